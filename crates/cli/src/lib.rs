@@ -29,6 +29,7 @@ mod devices;
 mod disasm;
 mod doctor;
 mod hipify;
+mod image;
 mod inspect;
 mod llm;
 mod mpi;
@@ -88,6 +89,8 @@ enum Command {
     Chat(llm::chat::Args),
     /// Inspect, convert or download language models.
     Model(llm::model::Args),
+    /// Generate pictures from text, and from pictures.
+    Image(Box<image::Args>),
     /// Serve language models over HTTP with an OpenAI-compatible API.
     Serve(serve::Args),
     /// Run a worker that takes jobs over HTTP.
@@ -245,6 +248,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices
         Command::Generate(args) => llm::generate::run(&mut context, &args),
         Command::Chat(args) => llm::chat::run(&mut context, &args),
         Command::Model(args) => llm::model::run(&mut context, &args),
+        Command::Image(args) => image::run(&mut context, &args),
         Command::Serve(args) => serve::run(&mut context, &args),
         Command::Worker(args) => serve::worker::run(&mut context, &args),
         Command::Tune(args) => tune::run(&mut context, &args),

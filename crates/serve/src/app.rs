@@ -8,7 +8,8 @@ use axum::http::StatusCode;
 use sha2::{Digest, Sha256};
 
 use crate::error::{ApiError, ApiResult};
-use crate::jobs::Jobs;
+use crate::images::{ImageModel, Images};
+use crate::jobs::{Job, Jobs};
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::registry::{self, Registry};
@@ -34,6 +35,8 @@ pub struct Limits {
     pub stalled: Duration,
     /// How long a job waits for its reader.
     pub unread_job: Duration,
+    /// How long a picture may take, with the time it waits.
+    pub picture: Duration,
 }
 
 impl Default for Limits {
@@ -48,6 +51,7 @@ impl Default for Limits {
             schema_depth: 64,
             stalled: Duration::from_secs(60),
             unread_job: Duration::from_secs(60),
+            picture: Duration::from_secs(300),
         }
     }
 }
@@ -93,7 +97,8 @@ pub(crate) struct App {
     pub options: AppOptions,
     pub metrics: Metrics,
     pub loading: Arc<Loading>,
-    pub jobs: Jobs,
+    pub jobs: Jobs<Job>,
+    pub images: Images,
     pub started: Instant,
     pub registry: Registry,
     /// Whether a model was ever loaded.
@@ -121,6 +126,7 @@ impl App {
             metrics: Metrics::default(),
             loading: Arc::default(),
             jobs: Jobs::default(),
+            images: Images::default(),
             started: Instant::now(),
             registry: Registry::default(),
             opened: AtomicBool::new(false),
@@ -151,7 +157,7 @@ impl App {
             Some("draining")
         } else if !self.opened.load(Ordering::Acquire) {
             Some("loading")
-        } else if self.models().iter().any(|model| !model.engine.is_alive()) {
+        } else if self.models().iter().any(|model| !model.engine.is_alive()) || self.images.has_failed() {
             Some("failed")
         } else {
             None
@@ -162,6 +168,13 @@ impl App {
     pub fn add_model(&self, model: ServedModel) {
         self.registry.add(model);
         self.opened.store(true, Ordering::Release);
+    }
+
+    /// Adds the image model. From then on the server is ready.
+    pub fn add_images(&self, model: ImageModel) -> std::io::Result<()> {
+        self.images.add(model)?;
+        self.opened.store(true, Ordering::Release);
+        Ok(())
     }
 
     pub fn is_draining(&self) -> bool {

@@ -21,51 +21,59 @@ use crate::app::{App, InFlight};
 use crate::channel::channels;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
+use crate::images::{self, jobs::Operation};
 use crate::model::ServedModel;
 use crate::openai::answer::{ACCEL_BUFFERING, KEEP_ALIVE};
 use crate::time::rfc3339_now;
 
-/// The only operation of a language model worker.
-const OPERATIONS: &str = "infer";
+/// The operation of a language model.
+const INFER: &str = "infer";
 /// The time between events with the speed so far.
 const METRICS: Duration = Duration::from_secs(1);
 
-/// Jobs that nobody reads yet.
-#[derive(Default)]
-pub(crate) struct Jobs(Mutex<HashMap<String, Slot>>);
+/// Jobs that nobody reads yet, and those that are read.
+pub(crate) struct Jobs<J>(Mutex<HashMap<String, Slot<J>>>);
 
-enum Slot {
-    Waiting(Box<Job>),
+enum Slot<J> {
+    Waiting(Box<J>, Instant),
     /// A reader has, or had, the events.
     Taken,
 }
 
-struct Job {
-    id: String,
-    /// Held so that it is not unloaded.
-    model: Arc<ServedModel>,
-    started_at: String,
-    submitted: Instant,
-    events: Receiver<(usize, EngineEvent)>,
-    _in_flight: InFlight,
+impl<J> Default for Jobs<J> {
+    fn default() -> Self {
+        Jobs(Mutex::default())
+    }
 }
 
-impl Jobs {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
+impl<J> Jobs<J> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Slot<J>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets jobs that waited too long for a reader, which cancels them.
-    fn forget_old(&self, limit: Duration) {
-        self.lock().retain(|_, slot| !matches!(slot, Slot::Waiting(job) if job.submitted.elapsed() > limit));
+    pub fn has(&self, id: &str) -> bool {
+        self.lock().contains_key(id)
     }
 
-    fn take(&self, id: &str) -> ApiResult<Job> {
+    pub fn insert(&self, id: String, job: J) {
+        self.lock().insert(id, Slot::Waiting(Box::new(job), Instant::now()));
+    }
+
+    pub fn remove(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    /// Forgets jobs that waited too long for a reader, which cancels them.
+    pub fn forget_old(&self, limit: Duration) {
+        self.lock().retain(|_, slot| !matches!(slot, Slot::Waiting(_, since) if since.elapsed() > limit));
+    }
+
+    pub fn take(&self, id: &str) -> ApiResult<J> {
         let mut jobs = self.lock();
         match jobs.get_mut(id) {
             None => Err(ApiError::new(StatusCode::NOT_FOUND, format!("job {id:?} not found")).code("job_not_found")),
             Some(slot) => match std::mem::replace(slot, Slot::Taken) {
-                Slot::Waiting(job) => Ok(*job),
+                Slot::Waiting(job, _) => Ok(*job),
                 Slot::Taken => {
                     Err(ApiError::new(StatusCode::CONFLICT, format!("another client is already reading the events of job {id:?}"))
                         .code("job_taken"))
@@ -75,33 +83,46 @@ impl Jobs {
     }
 }
 
+/// A job of a language model.
+pub(crate) struct Job {
+    id: String,
+    /// Held so that it is not unloaded.
+    model: Arc<ServedModel>,
+    started_at: String,
+    events: Receiver<(usize, EngineEvent)>,
+    _in_flight: InFlight,
+}
+
 pub(crate) async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> ApiResult<Response> {
     let fields = read_json(&app, &headers, body).await?;
     let prepared = tokio::task::spawn_blocking({
         let app = app.clone();
         move || prepare(&app, &fields)
     });
-    let job = prepared
+    let id = prepared
         .await
         .map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error while preparing the job; see the server's log"))??;
-    let answer = json!({ "job_id": job.id, "sse_url": format!("/v1/jobs/{}/stream", job.id) });
-    app.jobs.lock().insert(job.id.clone(), Slot::Waiting(Box::new(job)));
+    let answer = json!({ "job_id": id, "sse_url": format!("/v1/jobs/{id}/stream") });
     tokio::spawn(async move {
         let limit = app.options.limits.unread_job;
         tokio::time::sleep(limit + Duration::from_millis(1)).await;
         app.jobs.forget_old(limit);
+        app.images.jobs.forget_old(limit);
     });
     Ok(Json(answer).into_response())
 }
 
-fn prepare(app: &Arc<App>, fields: &Fields) -> ApiResult<Job> {
-    match fields.string("operation")? {
-        Some("infer") => (),
-        Some(other) => {
-            let message = format!("operation {other:?} is not supported by a language model worker; expected one of: {OPERATIONS}");
-            return Err(ApiError::invalid("operation", message));
-        }
-        None => return Err(ApiError::invalid("operation", format!("missing required field `operation`; expected one of: {OPERATIONS}"))),
+/// Starts a job and returns its name.
+fn prepare(app: &Arc<App>, fields: &Fields) -> ApiResult<String> {
+    let operation = fields.string("operation")?;
+    if let Some(operation) = operation.and_then(Operation::from_name) {
+        return images::jobs::start(app, operation, fields);
+    }
+    if operation != Some(INFER) {
+        let expected = std::iter::once(INFER).chain(Operation::ALL.map(Operation::name)).collect::<Vec<_>>().join(", ");
+        let found =
+            operation.map_or("missing required field `operation`".to_owned(), |name| format!("operation {name:?} is not supported"));
+        return Err(ApiError::invalid("operation", format!("{found}; expected one of: {expected}")));
     }
     let model = app.model(fields.string("model")?)?;
     let Some(prompt) = fields.string("prompt")? else { return Err(ApiError::invalid("prompt", "missing required field `prompt`")) };
@@ -114,7 +135,8 @@ fn prepare(app: &Arc<App>, fields: &Fields) -> ApiResult<Job> {
     let Some(sink) = sinks.pop() else { return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "no channel")) };
     model.client.submit_to(EngineRequest::new(tokens, params), Box::new(sink))?;
     let (id, started_at) = (app.new_id("job-"), rfc3339_now());
-    Ok(Job { id, model, started_at, submitted: Instant::now(), events, _in_flight: in_flight })
+    app.jobs.insert(id.clone(), Job { id: id.clone(), model, started_at, events, _in_flight: in_flight });
+    Ok(id)
 }
 
 /// The sampling parameters of a job. What it cannot set has the values that such workers use: a mild repetition penalty, a fixed seed.
@@ -130,6 +152,9 @@ fn sampler(fields: &Fields) -> ApiResult<Sampler> {
 }
 
 pub(crate) async fn stream(State(app): State<Arc<App>>, Path(id): Path<String>) -> ApiResult<Response> {
+    if app.images.jobs.has(&id) {
+        return images::jobs::stream(app, &id);
+    }
     let job = app.jobs.take(&id)?;
     let started = json!({ "type": "started", "job_id": job.id, "model": job.model.id, "started_at": job.started_at });
     let reader =
@@ -171,7 +196,7 @@ impl Reader {
             }
             match self.state {
                 Phase::Ended => {
-                    self.app.jobs.lock().remove(&self.job.id);
+                    self.app.jobs.remove(&self.job.id);
                     return None;
                 }
                 Phase::Ending => {
@@ -252,6 +277,6 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         // Of a job that ended, or whose reader left, nothing remains.
-        self.app.jobs.lock().remove(&self.job.id);
+        self.app.jobs.remove(&self.job.id);
     }
 }

@@ -1,7 +1,7 @@
-//! HTTP servers for language models: OpenAI's API and the job API of workers.
+//! HTTP servers for language models and image models: OpenAI's API and the job API of workers.
 //!
 //! A [`Server`] listens from its start and answers 503 until a [`ServedModel`] is added. It serves a chat page, chats,
-//! completions, embeddings, tokenization, jobs with events, health, readiness, metrics and an OpenAPI document.
+//! completions, embeddings, tokenization, pictures of an [`ImageModel`], jobs with events, health, readiness, metrics and an OpenAPI document.
 //!
 //! # Contract
 //!
@@ -38,6 +38,7 @@ mod error;
 mod fields;
 mod grammar;
 mod heartbeat;
+mod images;
 mod jobs;
 mod metrics;
 mod model;
@@ -51,6 +52,7 @@ mod time;
 
 pub use app::{AppOptions, Limits, Loading};
 pub use heartbeat::{Heartbeat, Worker};
+pub use images::ImageModel;
 pub use model::{Render, ServedModel};
 pub use output::{OutputParser, Parsed, ToolCall};
 pub use server::{Listen, Server};

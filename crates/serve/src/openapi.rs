@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Map, Value, json};
+use warpwave_diffusion::{MAX_PICTURES, MAX_STEPS};
 
 use crate::app::App;
 
 /// Path, method, what it does, and the schema of its body.
-const OPERATIONS: [(&str, &str, &str, Option<&str>); 18] = [
+const OPERATIONS: [(&str, &str, &str, Option<&str>); 19] = [
     ("/health", "get", "Liveness check.", None),
     ("/ready", "get", "Readiness check; 503 while loading or draining.", None),
     ("/v1/ready", "get", "As /ready.", None),
@@ -22,6 +23,7 @@ const OPERATIONS: [(&str, &str, &str, Option<&str>); 18] = [
     ("/v1/chat/completions", "post", "Creates a chat completion.", Some("ChatRequest")),
     ("/v1/completions", "post", "Creates a text completion.", Some("CompletionRequest")),
     ("/v1/embeddings", "post", "Computes the embeddings of texts.", Some("EmbeddingRequest")),
+    ("/v1/images/generations", "post", "Creates pictures.", Some("ImageRequest")),
     ("/tokenize", "post", "Converts text to tokens.", Some("TokenizeRequest")),
     ("/detokenize", "post", "Converts tokens to text.", Some("DetokenizeRequest")),
     ("/v1/jobs", "post", "Creates a job.", Some("JobRequest")),
@@ -109,6 +111,30 @@ fn schemas() -> Value {
         "properties": { "role": { "enum": ["system", "developer", "user", "assistant", "tool"] }, "content": content },
     });
     let messages = json!({ "type": "array", "minItems": 1, "items": message });
+    let image = json!({
+        "type": "object", "required": ["prompt"],
+        "properties": {
+            "model": text, "prompt": { "type": "string" }, "n": integer(1, MAX_PICTURES as i64), "size": text,
+            "response_format": { "enum": ["b64_json", null] }, "output_format": { "enum": ["png", null] }, "user": text,
+            "negative_prompt": text, "steps": integer(1, MAX_STEPS as i64), "guidance_scale": number(0.0, 20.0),
+            "seed": integer(0, large), "sampler": text, "schedule": text,
+        },
+    });
+    let job = json!({
+        "type": "object", "required": ["operation", "prompt"],
+        "properties": {
+            "operation": { "enum": ["infer", "image_generation", "image_transform", "image_inpaint"] }, "hive_id": text, "model": text,
+            "prompt": { "type": "string" }, "device": text, "worker_id": text, "stream": flag, "seed": integer(0, large),
+            "max_tokens": integer(1, 1 << 31), "temperature": number(0.0, 2.0), "top_p": number(0.0, 1.0), "top_k": integer(0, 1 << 31),
+            "negative_prompt": text, "steps": integer(1, MAX_STEPS as i64), "guidance_scale": number(0.0, 20.0),
+            "width": integer(256, 2048), "height": integer(256, 2048), "sampler": text, "schedule": text,
+            "input_image": text, "init_image": text, "mask_image": text, "strength": number(0.0, 1.0),
+            "loras": {
+                "type": ["array", "null"],
+                "items": { "type": "object", "required": ["path"], "properties": { "path": { "type": "string" }, "strength": number(-10.0, 10.0) } },
+            },
+        },
+    });
     json!({
         "Error": {
             "type": "object", "required": ["error"],
@@ -144,13 +170,6 @@ fn schemas() -> Value {
             "properties": { "model": text, "prompt": text, "content": text, "messages": messages, "add_special_tokens": flag },
         },
         "DetokenizeRequest": { "type": "object", "required": ["tokens"], "properties": { "model": text, "tokens": ids } },
-        "JobRequest": {
-            "type": "object", "required": ["operation", "prompt"],
-            "properties": {
-                "operation": { "const": "infer" }, "hive_id": text, "model": text, "prompt": { "type": "string" },
-                "max_tokens": integer(1, 1 << 31), "temperature": number(0.0, 2.0), "top_p": number(0.0, 1.0), "top_k": integer(0, 1 << 31),
-                "seed": integer(0, large), "device": text, "worker_id": text, "stream": flag,
-            },
-        },
+        "ImageRequest": image, "JobRequest": job,
     })
 }

@@ -22,6 +22,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::app::{App, AppOptions, Loading};
 use crate::error::ApiError;
+use crate::images::{self, ImageModel};
 use crate::model::ServedModel;
 use crate::openai::{chat, completions, embeddings, models, tokenize};
 use crate::{access, jobs, openapi, page};
@@ -93,6 +94,11 @@ impl Server {
     /// Serves a model from now on, also one that was declared.
     pub fn add_model(&self, model: ServedModel) {
         self.app.add_model(model);
+    }
+
+    /// Serves an image model from now on. A server has one; a further one is refused.
+    pub fn add_images(&self, model: ImageModel) -> io::Result<()> {
+        self.app.add_images(model)
     }
 
     /// Returns a function for [`Heartbeat`](crate::Heartbeat): `starting`, `ready`, `busy` or `stopped`.
@@ -223,6 +229,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
         .route("/v1/embeddings", post(embeddings::create))
+        .route("/v1/images/generations", post(images::openai::create))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
         .route("/v1/jobs", post(jobs::create))

@@ -252,7 +252,7 @@ fn the_openapi_document_describes_the_routes() {
     let document = server.get("/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 18);
+    assert_eq!(paths.len(), 19);
     for (path, methods) in paths {
         for method in methods.as_object().unwrap().keys() {
             let concrete = path.replace("{name}", "tiny").replace("{id}", "none");

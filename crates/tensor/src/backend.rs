@@ -205,6 +205,16 @@ pub(crate) trait Backend {
     fn reduce(&self, op: Reduce, x: &Operand<'_>, dims: &[usize], out: &mut OperandMut<'_>) -> Result<()>;
     fn softmax(&self, x: &Operand<'_>, dim: usize, log: bool, out: &mut OperandMut<'_>) -> Result<()>;
     fn layer_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, bias: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()>;
+    /// Groups of channels of (images, channels, height, width); `out` has any strides.
+    fn group_norm(
+        &self,
+        x: &Operand<'_>,
+        groups: usize,
+        weight: &Operand<'_>,
+        bias: &Operand<'_>,
+        eps: f32,
+        out: &mut OperandMut<'_>,
+    ) -> Result<()>;
     fn rms_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()>;
     /// `residual += x`, then `out = rms_norm(residual)`.
     fn add_rms_norm(
@@ -307,6 +317,11 @@ pub(crate) trait Backend {
     /// The types of queries and results of [`Backend::attention`] over a cache of `cache`, where `wanted` is the caller's result type.
     fn attention_types(&self, cache: DType, wanted: DType, decode: bool) -> [DType; 2];
     fn attention(&self, args: &AttentionArgs<'_>, out: &mut OperandMut<'_>) -> Result<()>;
+    /// Whether [`Backend::dense_attention`] has this head_dim, with or without a bias.
+    fn has_dense_attention(&self, head_dim: usize, bias: bool) -> bool;
+    /// Every query sees every key: of (rows, tokens, heads, head_dim) with consecutive elements of a head, and a bias of (heads, queries,
+    /// keys).
+    fn dense_attention(&self, qkv: [&Operand<'_>; 3], scale: f32, bias: Option<&Operand<'_>>, out: &mut OperandMut<'_>) -> Result<()>;
     /// The largest head_dim of [`Backend::attention`].
     fn max_head_dim(&self) -> usize;
 }

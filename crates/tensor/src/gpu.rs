@@ -267,6 +267,19 @@ impl Backend for Gpu {
         Ok(self.kernels.layer_norm(&self.stream, &view(x)?, &norm, &mut view_mut(out)?)?)
     }
 
+    fn group_norm(
+        &self,
+        x: &Operand<'_>,
+        groups: usize,
+        weight: &Operand<'_>,
+        bias: &Operand<'_>,
+        eps: f32,
+        out: &mut OperandMut<'_>,
+    ) -> Result<()> {
+        let norm = Norm { weight: Some(view(weight)?), bias: Some(view(bias)?), epsilon: eps.into() };
+        Ok(self.kernels.group_norm(&self.stream, &view(x)?, groups, &norm, &mut view_mut(out)?)?)
+    }
+
     fn rms_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()> {
         let norm = Norm { weight: Some(view(weight)?), bias: None, epsilon: eps.into() };
         Ok(self.kernels.rms_norm(&self.stream, &view(x)?, &norm, &mut view_mut(out)?)?)
@@ -568,6 +581,16 @@ impl Backend for Gpu {
         let transposed = cast.layout.transpose(0, 1)?;
         let share = cast.operand().with_layout(unsqueezed(&transposed, 2)?.broadcast_to(&[rows, heads, dim])?);
         self.binary_in_place(Binary::Mul, out, &share)
+    }
+
+    fn has_dense_attention(&self, head_dim: usize, bias: bool) -> bool {
+        !bias && head_dim.is_multiple_of(8) && head_dim <= MAX_HEAD_DIM
+    }
+
+    fn dense_attention(&self, qkv: [&Operand<'_>; 3], scale: f32, _: Option<&Operand<'_>>, out: &mut OperandMut<'_>) -> Result<()> {
+        let keys = KeyValues { keys: view(qkv[1])?, values: view(qkv[2])?, table: None, lengths: None };
+        let options = AttentionOptions::new(scale);
+        Ok(self.kernels.attention(&self.stream, &view(qkv[0])?, &keys, &options, &mut view_mut(out)?, None)?)
     }
 
     fn max_head_dim(&self) -> usize {

@@ -26,6 +26,7 @@ mod backend;
 mod batch;
 mod conv;
 pub mod cpu;
+mod dense_attention;
 mod device;
 mod dim;
 mod display;

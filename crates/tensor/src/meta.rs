@@ -192,6 +192,10 @@ impl Backend for Meta {
         Ok(())
     }
 
+    fn group_norm(&self, _: &Operand<'_>, _: usize, _: &Operand<'_>, _: &Operand<'_>, _: f32, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
     fn rms_norm(&self, _: &Operand<'_>, _: &Operand<'_>, _: f32, _: &mut OperandMut<'_>) -> Result<()> {
         Ok(())
     }
@@ -330,6 +334,14 @@ impl Backend for Meta {
             self.alloc(rows * out.dtype.size())?;
             drop(lse);
         }
+        Ok(())
+    }
+
+    fn has_dense_attention(&self, head_dim: usize, bias: bool) -> bool {
+        self.like.backend().has_dense_attention(head_dim, bias)
+    }
+
+    fn dense_attention(&self, _: [&Operand<'_>; 3], _: f32, _: Option<&Operand<'_>>, _: &mut OperandMut<'_>) -> Result<()> {
         Ok(())
     }
 

@@ -118,6 +118,28 @@ impl Tensor {
         })
     }
 
+    /// Normalizes groups of channels of (images, channels, height, width), of `f32`, `f16` or `bf16`: `(x - mean) / √(variance + epsilon)`,
+    /// times the channel's weight, plus its bias. Channels that are adjacent in memory stay so.
+    pub fn group_norm(&self, groups: usize, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
+        let op = "group_norm";
+        let &[images, channels, height, width] = self.shape() else {
+            return Err(shape(op, format!("expected (images, channels, height, width), got {:?}", self.shape())));
+        };
+        if groups == 0 || !channels.is_multiple_of(groups) {
+            return Err(shape(op, format!("{channels} channels cannot be split into {groups} groups")));
+        }
+        if self.dtype() == DType::F64 {
+            return Err(wrong_type(op, "the tensor", self.dtype(), "f32, f16 or bf16"));
+        }
+        let pixels = self.permute(&[0, 2, 3, 1])?;
+        pixels.check_norm(op, weight, epsilon)?;
+        pixels.check_norm(op, bias, epsilon)?;
+        weight.check_same_kind(op, "the bias", bias)?;
+        self.build_image([images, channels, height, width], |backend, out| {
+            backend.group_norm(&self.operand(), groups, &weight.operand(), &bias.operand(), epsilon, out)
+        })
+    }
+
     fn check_norm(&self, op: &'static str, weight: &Tensor, epsilon: f32) -> Result<()> {
         check_float(op, "the tensor", self.dtype())?;
         self.check_same_device(op, "the weight", weight)?;

@@ -5,7 +5,7 @@ mod common;
 use half::{bf16, f16};
 use warpwave_gpu::HostBuffer;
 use warpwave_jit::Jit;
-use warpwave_kernels::{Binary, DType, Element, Quant, Reduce, Unary};
+use warpwave_kernels::{Binary, Conv, DType, Element, Quant, Reduce, Unary};
 use warpwave_tensor::{Device, Linear, Matrix, Precision, Tensor, safetensors};
 use warpwave_test_support::Random;
 use warpwave_test_support::full_run;
@@ -373,4 +373,23 @@ fn the_meta_device_counts_memory() {
 fn a_missing_gpu_gives_the_cpu() {
     assert!(Device::cuda_if_available(1000).unwrap().is_cpu());
     Device::gpu_if_available().unwrap().synchronize().unwrap();
+}
+
+#[test]
+fn large_images_are_convolved_in_strips_without_seams() {
+    // Columns of this image have more elements than the CPU holds at once.
+    let (channels, size) = (32, 256);
+    let mut random = random();
+    let values: Vec<f32> = (0..channels * size * size).map(|_| random.below(1000) as f32 / 500.0 - 1.0).collect();
+    let x = Tensor::new(&values, &[1, channels, size, size], &Device::Cpu).unwrap();
+    let weights: Vec<f32> = (0..2 * channels * 9).map(|_| random.below(1000) as f32 / 500.0 - 1.0).collect();
+    let w = Tensor::new(&weights, &[2, channels, 3, 3], &Device::Cpu).unwrap();
+    let conv = Conv::new().padding(1);
+    let whole = x.conv2d(&w, None, &conv).unwrap();
+    for start in [0, 100, 200] {
+        let part = x.narrow(2, start, 56).unwrap().conv2d(&w, None, &conv).unwrap();
+        let [part, whole] = [part.narrow(2, 1, 54), whole.narrow(2, start + 1, 54)].map(|x| x.unwrap().to_vec::<f32>().unwrap());
+        let gap = part.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(gap < 1e-4, "rows from {start} differ by {gap}");
+    }
 }

@@ -32,9 +32,13 @@ impl fmt::Debug for Safetensors {
 }
 
 impl Safetensors {
-    /// Opens a file, or a folder with `model.safetensors` or with the shards listed in `model.safetensors.index.json`.
+    /// Opens a file, the shards that an index lists (a `.json` file), or a folder with `model.safetensors` or
+    /// `model.safetensors.index.json`.
     pub fn open(path: impl AsRef<Path>) -> Result<Safetensors> {
         let path = path.as_ref();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            return Safetensors::sharded(path.parent().unwrap_or(Path::new("")), path);
+        }
         if !path.is_dir() {
             return Safetensors::from_files(vec![file(&path.display().to_string(), Bytes::open(path)?)?], &[path.display().to_string()]);
         }

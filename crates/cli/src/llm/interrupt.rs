@@ -9,7 +9,7 @@ extern "C" fn pressed(_: libc::c_int) {
 }
 
 /// Guard that catches the first Ctrl-C; the second has the default action.
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     before: libc::sigaction,
 }
 

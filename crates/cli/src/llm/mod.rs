@@ -7,7 +7,7 @@ mod default_model;
 pub(super) mod generate;
 mod hub;
 mod info;
-mod interrupt;
+pub(super) mod interrupt;
 mod memory;
 pub(super) mod model;
 mod sampling;

@@ -15,12 +15,15 @@ use crate::registry::Slot;
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
     // No model is listed while the first one loads.
     let slots = if app.not_ready() == Some("loading") { Vec::new() } else { app.registry.slots() };
-    let models: Vec<Value> = slots.iter().map(|slot| described(slot)).collect();
+    let models: Vec<Value> = slots.iter().map(|slot| described(slot)).chain(app.images.described()).collect();
     Json(json!({ "object": "list", "data": models }))
 }
 
 pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(described(&*app.registry.find(Some(&name))?)))
+    match app.images.described() {
+        Some(model) if model["id"] == name => Ok(Json(model)),
+        _ => Ok(Json(described(&*app.registry.find(Some(&name))?))),
+    }
 }
 
 fn described(slot: &Slot) -> Value {

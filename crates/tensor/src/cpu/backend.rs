@@ -227,6 +227,18 @@ impl Backend for Cpu {
         elementwise::layer_norm(x, weight, bias, eps, out)
     }
 
+    fn group_norm(
+        &self,
+        x: &Operand<'_>,
+        groups: usize,
+        weight: &Operand<'_>,
+        bias: &Operand<'_>,
+        eps: f32,
+        out: &mut OperandMut<'_>,
+    ) -> Result<()> {
+        super::group_norm::group_norm(x, groups, weight, bias, eps, out)
+    }
+
     fn rms_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()> {
         if x.dtype == DType::F64 {
             return elementwise::rms_norm(x, weight, eps, out);
@@ -533,6 +545,14 @@ impl Backend for Cpu {
             super::attention::attention_with_sinks(&queries, keys, values, &sequences, &heads, sinks.as_deref(), out);
             Ok(())
         })
+    }
+
+    fn has_dense_attention(&self, _: usize, _: bool) -> bool {
+        true
+    }
+
+    fn dense_attention(&self, qkv: [&Operand<'_>; 3], scale: f32, bias: Option<&Operand<'_>>, out: &mut OperandMut<'_>) -> Result<()> {
+        super::dense_attention::dense_attention(qkv, scale, bias, out)
     }
 
     fn max_head_dim(&self) -> usize {

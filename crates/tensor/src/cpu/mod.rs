@@ -7,8 +7,10 @@
 mod attention;
 mod backend;
 mod conv;
+mod dense_attention;
 mod elementwise;
 mod gemm;
+mod group_norm;
 mod image;
 mod index;
 mod interleaved;

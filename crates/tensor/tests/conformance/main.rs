@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conv;
+mod dense;
 mod image;
 mod index;
 mod model;
@@ -76,6 +77,8 @@ const TABLE: &[Row] = &[
     ("unique", &TYPES, sort::unique),
     ("histogram", &TYPES, sort::histogram),
     ("norm", &FLOATS, model::norm),
+    ("group_norm", &[DType::F32, DType::F16, DType::Bf16], dense::group_norm),
+    ("dense_attention", &[DType::F32, DType::F16, DType::Bf16], dense::attention),
     ("glu", &FLOATS, model::glu),
     ("rope", &FLOATS, model::rope),
     ("linear", &FLOATS, model::linear),

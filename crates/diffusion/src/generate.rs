@@ -1,0 +1,428 @@
+//! Runs: from a request to pictures.
+
+use std::ops::ControlFlow;
+
+use warpwave_kernels::DType;
+use warpwave_tensor::Tensor;
+
+use crate::error::{Error, Result, bad_argument};
+use crate::info::{Family, ModelInfo};
+use crate::model::{Conditioning, Extra, Model};
+use crate::noise::{Draw, Draws, Generator, Source};
+use crate::picture::{Mask, Picture};
+use crate::preview::Preview;
+use crate::prompt::{self, PromptOptions};
+use crate::sampler::{Sampler, Solver};
+use crate::schedule::{Level, Plan, Schedule};
+
+/// The most pictures of a run.
+pub const MAX_PICTURES: usize = 16;
+/// The sides that pictures may have, in pixels.
+pub const SIDES: std::ops::RangeInclusive<usize> = 32..=4096;
+/// Pictures with more pixels than 1536² are decoded in tiles, which bounds the memory.
+const UNTILED: usize = 1536 * 1536;
+/// The side of a tile.
+const TILE: usize = 1024;
+
+/// What to generate.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What the picture shows.
+    pub prompt: String,
+    /// What it does not show.
+    pub negative: Option<String>,
+    /// How prompts are encoded.
+    pub text: PromptOptions,
+    /// The width; by default that of the initial picture, or the model's.
+    pub width: Option<usize>,
+    /// The height.
+    pub height: Option<usize>,
+    /// The sampler.
+    pub sampler: Sampler,
+    /// The schedule; by default the model's own.
+    pub schedule: Option<Schedule>,
+    /// Steps of a whole run.
+    pub steps: usize,
+    /// How much the prompt counts against the negative prompt; up to 1 it is not compared. Of Flux dev the guidance that it is given.
+    pub guidance: f64,
+    /// Flux only: as `guidance` of the other families, with a second run of the transformer for the negative prompt.
+    pub true_guidance: f64,
+    /// The seed of the first picture; each further one has the next seed.
+    pub seed: u64,
+    /// The number of pictures.
+    pub pictures: usize,
+    /// A picture to start from.
+    pub init: Option<Picture>,
+    /// What of the initial picture is repainted.
+    pub mask: Option<Mask>,
+    /// How much of the initial picture is replaced: 1 starts from noise.
+    pub strength: f64,
+    /// Random numbers to use instead of those of the seed.
+    pub draws: Option<Draws>,
+}
+
+impl Request {
+    /// The request with the defaults of a model: 20 steps of Euler with guidance, or few steps without for models made for that.
+    pub fn new(info: &ModelInfo, prompt: impl Into<String>) -> Request {
+        let setting = |key: &str| info.scheduler_config.as_ref().and_then(|config| config.get(key)).and_then(serde_json::Value::as_str);
+        // Turbo models are told only by their scheduler.
+        let ancestral = setting("_class_name") == Some("EulerAncestralDiscreteScheduler");
+        let turbo = ancestral && setting("timestep_spacing") == Some("trailing");
+        let (steps, guidance) = match info.family {
+            Family::FluxSchnell => (4, 0.0),
+            Family::FluxDev => (20, 3.5),
+            _ if turbo => (4, 0.0),
+            Family::Sdxl => (20, 5.0),
+            Family::Sd1 | Family::Sd2 => (20, 7.5),
+        };
+        Request {
+            prompt: prompt.into(),
+            negative: None,
+            text: PromptOptions::default(),
+            width: None,
+            height: None,
+            sampler: if turbo { Sampler::EulerAncestral } else { Sampler::Euler },
+            schedule: None,
+            steps,
+            guidance,
+            true_guidance: 1.0,
+            seed: 0,
+            pictures: 1,
+            init: None,
+            mask: None,
+            strength: if info.inpaint { 1.0 } else { 0.8 },
+            draws: None,
+        }
+    }
+
+    /// Returns width and height of the pictures.
+    pub fn size(&self, info: &ModelInfo) -> Result<(usize, usize)> {
+        let multiple = info.size_multiple.max(1);
+        let default = |of_init: fn(&Picture) -> usize| match &self.init {
+            Some(picture) => of_init(picture) / multiple * multiple,
+            None => info.default_size,
+        };
+        let width = self.width.unwrap_or_else(|| default(Picture::width));
+        let height = self.height.unwrap_or_else(|| default(Picture::height));
+        for (name, side) in [("width", width), ("height", height)] {
+            if !SIDES.contains(&side) || side % multiple != 0 {
+                let (low, high) = (SIDES.start(), SIDES.end());
+                return Err(bad_argument(name, format!("expected a multiple of {multiple} from {low} to {high}, got {side}")));
+            }
+        }
+        Ok((width, height))
+    }
+
+    /// Checks the request and plans its steps, without computing anything.
+    pub fn plan(&self, info: &ModelInfo) -> Result<Plan> {
+        let (width, height) = self.size(info)?;
+        if self.pictures == 0 || self.pictures > MAX_PICTURES {
+            return Err(bad_argument("pictures", format!("expected 1 to {MAX_PICTURES}, got {}", self.pictures)));
+        }
+        for (name, value) in [("guidance", self.guidance), ("true_guidance", self.true_guidance)] {
+            if !(0.0..=100.0).contains(&value) {
+                return Err(bad_argument(name, format!("expected a number from 0 to 100, got {value}")));
+            }
+        }
+        if self.mask.is_some() && self.init.is_none() {
+            return Err(bad_argument("mask", "a mask needs an initial picture"));
+        }
+        if info.inpaint && self.mask.is_none() {
+            return Err(bad_argument("mask", "an inpainting model needs an initial picture and a mask"));
+        }
+        if !info.family.is_flux() && self.true_guidance > 1.0 {
+            return Err(bad_argument("true_guidance", "only Flux has it; use the guidance"));
+        }
+        let tokens = (width / 16) * (height / 16);
+        let mut plan = Plan::new(info, self.sampler, self.schedule, self.steps, tokens)?;
+        if self.init.is_some() {
+            plan.shorten(self.strength, info.family.is_flux())?;
+        }
+        Ok(plan)
+    }
+
+    /// Returns the text that other programs read from a picture: the prompt, and the settings of the picture with this number.
+    pub fn parameters(&self, info: &ModelInfo, model: &str, picture: usize) -> Result<String> {
+        let (width, height) = self.size(info)?;
+        let mut text = self.prompt.clone();
+        if let Some(negative) = &self.negative {
+            text += &format!("\nNegative prompt: {negative}");
+        }
+        text += &format!("\nSteps: {}, Sampler: {}", self.steps, self.sampler.title());
+        if let Some(schedule) = self.schedule {
+            text += &format!(", Schedule type: {}", schedule.title());
+        }
+        let seed = self.seed.wrapping_add(picture as u64);
+        text += &format!(", CFG scale: {}, Seed: {seed}, Size: {width}x{height}, Model: {model}", self.guidance);
+        if self.text.clip_skip > 0 {
+            text += &format!(", Clip skip: {}", self.text.clip_skip + 1);
+        }
+        if self.init.is_some() {
+            text += &format!(", Denoising strength: {}", self.strength);
+        }
+        Ok(text)
+    }
+}
+
+/// How far a run is.
+pub struct Progress<'a> {
+    /// Steps that are done.
+    pub step: usize,
+    /// Steps in all.
+    pub total: usize,
+    run: &'a Run<'a>,
+    image: &'a [f32],
+}
+
+impl Progress<'_> {
+    /// Returns what the first picture will about look like.
+    pub fn preview(&self, preview: &Preview) -> Result<Picture> {
+        let one = self.image.len() / self.run.pictures;
+        preview.picture(&self.image[..one], &self.run.shape, self.run.model.device())
+    }
+}
+
+/// What a run made.
+#[derive(Debug)]
+pub struct Generated {
+    /// The pictures.
+    pub pictures: Vec<Picture>,
+    /// The latents they were decoded from: `f32` of (pictures, channels, height, width), on the model's scale.
+    pub latents: Tensor,
+}
+
+/// Generates pictures. `progress` is called after every step, and may end the run, which is then [`Error::Cancelled`].
+pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>) -> Result<Generated> {
+    let info = model.info();
+    let plan = request.plan(info)?;
+    let (width, height) = request.size(info)?;
+    let run = Run {
+        model,
+        request,
+        shape: [1, info.latent_channels, height / info.latent_scale, width / info.latent_scale],
+        pictures: request.pictures,
+        tile: (width * height > UNTILED).then_some(TILE),
+        extra: Extra {
+            time_ids: (info.family == Family::Sdxl).then(|| {
+                let (height, width) = (height as f32, width as f32);
+                [height, width, 0.0, 0.0, height, width]
+            }),
+            guidance: (info.family == Family::FluxDev).then_some(request.guidance as f32),
+        },
+    };
+    let conditionings = run.conditionings()?;
+    let mut source = match &request.draws {
+        Some(draws) => Source::File { draws, images: run.pictures },
+        None => Source::Seeds((0..run.pictures as u64).map(|k| Generator::new(request.seed.wrapping_add(k))).collect()),
+    };
+    let picture = request.init.as_ref().map(|picture| picture.resize(width, height)).transpose()?;
+    let mask = request.mask.as_ref().map(|mask| mask.resize(width, height)).transpose()?;
+    let (mut x, image) = run.start(&plan, picture.as_ref(), mask.as_ref(), &mut source)?;
+    let mut solver = Solver::new(request.sampler, info.prediction);
+    let total = plan.steps.len();
+    for (i, step) in plan.steps.iter().enumerate() {
+        let output = run.denoise(&x, step.timestep as f32, &conditionings, image.as_ref())?;
+        if !output.iter().all(|value| value.is_finite()) {
+            return Err(Error::NotFinite { step: i + 1 });
+        }
+        let noise = request.sampler.is_ancestral().then(|| source.draw(&Draw::Step(i), &run.shape)).transpose()?;
+        let predicted = solver.step(step, total - 1 - i, &mut x, &output, noise.as_deref())?;
+        if let Some(image) = image.as_ref().filter(|image| !image.is_input) {
+            let level = if i + 1 == total { Level { signal: 1.0, noise: 0.0 } } else { step.next };
+            image.keep(&mut x, level);
+        }
+        let done = Progress { step: i + 1, total, run: &run, image: &predicted };
+        if progress(&done).is_break() {
+            return Err(Error::Cancelled);
+        }
+    }
+    let latents = run.tensor(&x)?;
+    let mut pictures = (0..run.pictures).map(|k| run.decode(&latents, k)).collect::<Result<Vec<_>>>()?;
+    if let (Some(original), Some(mask)) = (&picture, &mask) {
+        pictures.iter_mut().for_each(|picture| picture.paste(original, mask));
+    }
+    Ok(Generated { pictures, latents })
+}
+
+/// What stays the same in a run.
+struct Run<'a> {
+    model: &'a Model,
+    request: &'a Request,
+    /// The shape of one picture's latents.
+    shape: [usize; 4],
+    pictures: usize,
+    tile: Option<usize>,
+    extra: Extra,
+}
+
+/// The initial picture of inpainting.
+struct Inpaint {
+    /// Its latents.
+    latents: Vec<f32>,
+    /// The noise that was added to them.
+    noise: Vec<f32>,
+    /// Per position of the latents: 1 where it is repainted.
+    mask: Vec<f32>,
+    /// Whether the denoiser gets mask and picture as input. If not, what is kept is put back after every step.
+    is_input: bool,
+    /// The latents of the picture without what is repainted.
+    masked: Vec<f32>,
+}
+
+impl Inpaint {
+    /// Puts back what is not repainted, at a noise level.
+    fn keep(&self, x: &mut [f32], level: Level) {
+        let (signal, noise) = (level.signal as f32, level.noise as f32);
+        for (i, x) in x.iter_mut().enumerate() {
+            let mask = self.mask[i % self.mask.len()];
+            let kept = signal * self.latents[i] + noise * self.noise[i];
+            *x = (1.0 - mask) * kept + mask * *x;
+        }
+    }
+}
+
+/// The conditioning of the prompt, and of the negative prompt with guidance.
+struct Conditionings {
+    positive: Conditioning,
+    negative: Option<(Conditioning, f32)>,
+}
+
+impl Run<'_> {
+    fn conditionings(&self) -> Result<Conditionings> {
+        let (model, request) = (self.model, self.request);
+        let repeat = |conditioning: Conditioning| -> Result<Conditioning> {
+            let copies = |tensor: Tensor| Tensor::cat(&vec![tensor; self.pictures], 0);
+            Ok(Conditioning { context: copies(conditioning.context)?, pooled: conditioning.pooled.map(copies).transpose()? })
+        };
+        let positive = repeat(prompt::encode(model, &request.prompt, &request.text)?)?;
+        let guidance = if model.info().family.is_flux() { request.true_guidance } else { request.guidance };
+        let negative = match &request.negative {
+            _ if guidance <= 1.0 => None,
+            None if model.info().zeros_for_no_negative => {
+                let empty = repeat(prompt::encode(model, "", &request.text)?)?;
+                let pooled = empty.pooled.map(|pooled| pooled.zeros_like()).transpose()?;
+                Some(Conditioning { context: empty.context.zeros_like()?, pooled })
+            }
+            negative => Some(repeat(prompt::encode(model, negative.as_deref().unwrap_or_default(), &request.text)?)?),
+        };
+        Ok(Conditionings { positive, negative: negative.map(|negative| (negative, guidance as f32)) })
+    }
+
+    /// The tensor of all pictures' latents, or of other values of their height and width.
+    fn tensor(&self, values: &[f32]) -> Result<Tensor> {
+        let [_, _, height, width] = self.shape;
+        let channels = values.len() / (self.pictures * height * width).max(1);
+        Ok(Tensor::new(values, &[self.pictures, channels, height, width], self.model.device())?)
+    }
+
+    fn denoise(&self, x: &[f32], timestep: f32, conditionings: &Conditionings, image: Option<&Inpaint>) -> Result<Vec<f32>> {
+        let mut latents = self.tensor(x)?;
+        if let Some(image) = image.filter(|image| image.is_input) {
+            latents = Tensor::cat(&[latents, self.tensor(&image.mask.repeat(self.pictures))?, self.tensor(&image.masked)?], 1)?;
+        }
+        let positive = &conditionings.positive;
+        let call = |latents: &Tensor, conditioning: &Conditioning| -> Result<Vec<f32>> {
+            let output = self.model.denoise(latents, timestep, conditioning, &self.extra)?;
+            Ok(output.to_vec()?)
+        };
+        let Some((negative, guidance)) = &conditionings.negative else { return call(&latents, positive) };
+        let outputs = if positive.context.shape() == negative.context.shape() {
+            // One call for both is faster.
+            let both = |one: &Tensor, other: &Tensor| Tensor::cat(&[one.clone(), other.clone()], 0);
+            let pooled = positive.pooled.as_ref().zip(negative.pooled.as_ref());
+            let conditioning = Conditioning {
+                context: both(&positive.context, &negative.context)?,
+                pooled: pooled.map(|(one, other)| both(one, other)).transpose()?,
+            };
+            call(&both(&latents, &latents)?, &conditioning)?
+        } else {
+            [call(&latents, positive)?, call(&latents, negative)?].concat()
+        };
+        let (positive, negative) = outputs.split_at(outputs.len() / 2);
+        Ok(positive.iter().zip(negative).map(|(positive, negative)| negative + guidance * (positive - negative)).collect())
+    }
+
+    /// The latents that a run starts with, and the picture of inpainting.
+    fn start(
+        &self,
+        plan: &Plan,
+        picture: Option<&Picture>,
+        mask: Option<&Mask>,
+        source: &mut Source<'_>,
+    ) -> Result<(Vec<f32>, Option<Inpaint>)> {
+        let scaled = |noise: &[f32], factor: f64| noise.iter().map(|value| value * factor as f32).collect::<Vec<_>>();
+        let Some(picture) = picture else {
+            return Ok((scaled(&source.draw(&Draw::Initial, &self.shape)?, plan.initial), None));
+        };
+        let strength = self.request.strength;
+        let Some(mask) = mask else {
+            let distribution = self.encode(&picture.planes())?;
+            let latents = self.sample(&distribution, &source.draw(&Draw::Posterior(strength), &self.shape)?);
+            let noise = source.draw(&Draw::Added(strength), &self.shape)?;
+            return Ok((noised(&latents, &noise, plan.steps[0].level), None));
+        };
+        let is_input = self.model.info().inpaint;
+        let mut drawn = 0;
+        let mut draw = || {
+            drawn += 1;
+            source.draw(&Draw::Inpaint(strength, drawn - 1), &self.shape)
+        };
+        // The order of the random numbers is diffusers': picture, noise, masked picture. Only what they are used for is encoded.
+        let from_noise = strength == 1.0;
+        let latents = if is_input && from_noise {
+            Vec::new()
+        } else {
+            let distribution = self.encode(&picture.planes())?;
+            self.sample(&distribution, &draw()?)
+        };
+        let noise = draw()?;
+        let posterior = draw()?;
+        let x = if from_noise { scaled(&noise, plan.initial) } else { noised(&latents, &noise, plan.steps[0].level) };
+        let masked = if is_input {
+            let planes = picture.planes();
+            let kept: Vec<f32> = mask.repaint().map(|repaint| 1.0 - repaint).collect();
+            let masked: Vec<f32> = planes.iter().enumerate().map(|(i, value)| value * kept[i % kept.len()]).collect();
+            self.sample(&self.encode(&masked)?, &posterior)
+        } else {
+            Vec::new()
+        };
+        let mask = mask.resize(self.shape[3], self.shape[2])?.repaint().collect();
+        Ok((x, Some(Inpaint { latents, noise, mask, is_input, masked })))
+    }
+
+    /// Mean and logarithm of the variance of a picture's latents.
+    fn encode(&self, planes: &[f32]) -> Result<(Vec<f32>, Vec<f32>)> {
+        let scale = self.model.info().latent_scale;
+        let shape = [1, 3, self.shape[2] * scale, self.shape[3] * scale];
+        let (mean, variance) = self.model.vae_encode(&Tensor::new(planes, &shape, self.model.device())?, self.tile)?;
+        Ok((mean.to_vec()?, variance.to_vec()?))
+    }
+
+    /// Latents from a picture's distribution, for all pictures of the run.
+    fn sample(&self, (mean, variance): &(Vec<f32>, Vec<f32>), random: &[f32]) -> Vec<f32> {
+        let info = self.model.info();
+        let one = |(i, random): (usize, &f32)| {
+            let i = i % mean.len();
+            let value = f64::from(mean[i]) + f64::from(variance[i].clamp(-30.0, 20.0) / 2.0).exp() * f64::from(*random);
+            ((value - info.vae_shift) * info.vae_scaling) as f32
+        };
+        random.iter().enumerate().map(one).collect()
+    }
+
+    /// Decodes one picture.
+    fn decode(&self, latents: &Tensor, picture: usize) -> Result<Picture> {
+        let info = self.model.info();
+        let values = latents.narrow(0, picture, 1)?.contiguous()?.to_vec::<f32>()?;
+        let unscaled = |value: &f32| (f64::from(*value) / info.vae_scaling + info.vae_shift) as f32;
+        let own = Tensor::new(&values.iter().map(unscaled).collect::<Vec<_>>(), &self.shape, self.model.device())?;
+        let image = self.model.vae_decode(&own, self.tile)?.cast(DType::F32)?;
+        let (height, width) = (image.size(2), image.size(3));
+        Picture::from_planes(width, height, &image.to_vec::<f32>()?)
+    }
+}
+
+/// A picture's latents with noise.
+fn noised(latents: &[f32], noise: &[f32], level: Level) -> Vec<f32> {
+    let (signal, scale) = (level.signal as f32, level.noise as f32);
+    latents.iter().zip(noise).map(|(latent, noise)| signal * latent + scale * noise).collect()
+}
