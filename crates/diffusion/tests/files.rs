@@ -378,3 +378,18 @@ fn random_damage_is_an_error_or_harmless() {
     }
     assert!(errors > 30, "only {errors} of 120 damaged files were noticed");
 }
+
+#[test]
+fn eight_bit_floats_are_their_values() {
+    let models = [DType::F8E4M3, DType::F32].map(|dtype| {
+        let model = copy("sd15");
+        let path = model.path().join("unet/diffusion_pytorch_model.safetensors");
+        let tensors: Vec<(String, Tensor)> = warpwave_tensor::safetensors::load(&path, &Device::Cpu).unwrap().into_iter().collect();
+        let rounded = |x: &Tensor| x.cast(DType::F8E4M3).unwrap().cast(dtype).unwrap();
+        let tensors: Vec<(String, Tensor)> = tensors.iter().map(|(name, x)| (name.clone(), rounded(x))).collect();
+        warpwave_tensor::safetensors::save(tensors.iter().map(|(name, x)| (name.as_str(), x)), &path).unwrap();
+        outputs("sd15", &open(model.path(), &OpenOptions::default()))
+    });
+    assert_eq!(models[0], models[1]);
+    assert_ne!(models[0], outputs("sd15", &load("sd15")));
+}
