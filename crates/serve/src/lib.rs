@@ -34,6 +34,7 @@
 mod access;
 mod app;
 mod channel;
+mod encoder;
 mod error;
 mod fields;
 mod grammar;
@@ -50,6 +51,7 @@ mod server;
 mod time;
 
 pub use app::{AppOptions, Limits, Loading};
+pub use encoder::ServedEncoder;
 pub use heartbeat::{Heartbeat, Worker};
 pub use model::{Render, ServedModel};
 pub use output::{OutputParser, Parsed, ToolCall};

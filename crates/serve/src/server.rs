@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::app::{App, AppOptions, Loading};
+use crate::encoder::ServedEncoder;
 use crate::error::ApiError;
 use crate::model::ServedModel;
 use crate::openai::{chat, completions, embeddings, models, tokenize};
@@ -93,6 +94,11 @@ impl Server {
     /// Serves a model from now on, also one that was declared.
     pub fn add_model(&self, model: ServedModel) {
         self.app.add_model(model);
+    }
+
+    /// Adds a loaded encoder. Embeddings use the first one if they name no model.
+    pub fn add_encoder(&self, encoder: ServedEncoder) {
+        self.app.add_encoder(encoder);
     }
 
     /// Returns a function for [`Heartbeat`](crate::Heartbeat): `starting`, `ready`, `busy` or `stopped`.

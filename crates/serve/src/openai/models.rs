@@ -9,18 +9,30 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::encoder::ServedEncoder;
 use crate::error::ApiError;
 use crate::registry::Slot;
 
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
     // No model is listed while the first one loads.
     let slots = if app.not_ready() == Some("loading") { Vec::new() } else { app.registry.slots() };
-    let models: Vec<Value> = slots.iter().map(|slot| described(slot)).collect();
+    let encoders = app.encoders();
+    let models: Vec<Value> = slots.iter().map(|slot| described(slot)).chain(encoders.iter().map(|own| described_encoder(own))).collect();
     Json(json!({ "object": "list", "data": models }))
 }
 
 pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(described(&*app.registry.find(Some(&name))?)))
+    match app.encoders().iter().find(|encoder| encoder.id == name) {
+        Some(encoder) => Ok(Json(described_encoder(encoder))),
+        None => Ok(Json(described(&*app.registry.find(Some(&name))?))),
+    }
+}
+
+fn described_encoder(encoder: &ServedEncoder) -> Value {
+    json!({
+        "id": encoder.id, "object": "model", "created": encoder.created, "owned_by": "warpwave", "root": encoder.id, "parent": null,
+        "max_model_len": encoder.config.context, "status": "loaded",
+    })
 }
 
 fn described(slot: &Slot) -> Value {
