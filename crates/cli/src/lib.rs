@@ -86,6 +86,8 @@ enum Command {
     Generate(llm::generate::Args),
     /// Chat with a language model.
     Chat(llm::chat::Args),
+    /// Compute the embeddings of texts with an encoder.
+    Embed(llm::embed::Args),
     /// Inspect, convert or download language models.
     Model(llm::model::Args),
     /// Serve language models over HTTP with an OpenAI-compatible API.
@@ -244,6 +246,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices
         Command::Cache(args) => cache::run(&mut context, &args),
         Command::Generate(args) => llm::generate::run(&mut context, &args),
         Command::Chat(args) => llm::chat::run(&mut context, &args),
+        Command::Embed(args) => llm::embed::run(&mut context, &args),
         Command::Model(args) => llm::model::run(&mut context, &args),
         Command::Serve(args) => serve::run(&mut context, &args),
         Command::Worker(args) => serve::worker::run(&mut context, &args),

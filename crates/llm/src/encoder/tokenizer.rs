@@ -127,7 +127,7 @@ impl EncoderTokenizer {
         self.inner.get_vocab_size(true)
     }
 
-    /// Returns whether there are no tokens.
+    /// Returns whether the vocabulary is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
