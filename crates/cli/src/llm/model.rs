@@ -75,8 +75,8 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 
 /// The files of a language model or of an encoder.
 enum Files {
-    Decoder(Checkpoint),
-    Encoder(EncoderCheckpoint),
+    Decoder(Box<Checkpoint>),
+    Encoder(Box<EncoderCheckpoint>),
 }
 
 fn convert(context: &mut Context<'_>, args: &Convert) -> Outcome {
@@ -89,9 +89,9 @@ fn convert(context: &mut Context<'_>, args: &Convert) -> Outcome {
     }
     let from = locate(context, &args.from)?;
     let files = if EncoderCheckpoint::is_encoder(&from) {
-        Files::Encoder(EncoderCheckpoint::open(&from)?)
+        Files::Encoder(Box::new(EncoderCheckpoint::open(&from)?))
     } else {
-        Files::Decoder(Checkpoint::open(&from)?)
+        Files::Decoder(Box::new(Checkpoint::open(&from)?))
     };
     if from.canonicalize().ok().is_some_and(|from| args.to.canonicalize().is_ok_and(|to| to == from)) {
         return Err(usage(format!("{shown} is the input file; choose another output file")));

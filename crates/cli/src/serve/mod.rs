@@ -166,7 +166,8 @@ struct Models {
 
 /// The names and arguments of all models; finds out now what cannot be opened.
 fn models(context: &mut Context<'_>, args: &Args) -> Result<Models, Failure> {
-    let (mut models, mut encoders): (Vec<(String, ModelArgs)>, Vec<(String, PathBuf)>) = (Vec::new(), Vec::new());
+    let mut models: Vec<(String, ModelArgs)> = Vec::new();
+    let mut encoders: Vec<(String, PathBuf)> = Vec::new();
     for (number, path) in std::iter::once(None).chain(args.more.iter().map(Some)).enumerate() {
         let mut model = args.model_args.clone();
         if let Some(path) = path {

@@ -103,7 +103,7 @@ impl Encoder {
         let EncoderConfig { hidden, .. } = config;
         let tensor = |name: &str| -> Result<Tensor> {
             let info = files.need(name)?;
-            Ok(Tensor::new(&files.get_f32(name)?, &info.shape, device)?)
+            Ok(Tensor::new(&files.get_f32(name)?, info.shape, device)?)
         };
         let norm = |name: &str| -> Result<Norm> {
             Ok(Norm { weight: tensor(&format!("{name}.weight"))?, bias: tensor(&format!("{name}.bias"))? })
