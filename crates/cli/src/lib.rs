@@ -87,6 +87,8 @@ enum Command {
     Generate(llm::generate::Args),
     /// Chat with a language model.
     Chat(llm::chat::Args),
+    /// Compute the embeddings of texts with an encoder.
+    Embed(llm::embed::Args),
     /// Inspect, convert or download language models.
     Model(llm::model::Args),
     /// Generate pictures from text, and from pictures.
@@ -247,6 +249,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices
         Command::Cache(args) => cache::run(&mut context, &args),
         Command::Generate(args) => llm::generate::run(&mut context, &args),
         Command::Chat(args) => llm::chat::run(&mut context, &args),
+        Command::Embed(args) => llm::embed::run(&mut context, &args),
         Command::Model(args) => llm::model::run(&mut context, &args),
         Command::Image(args) => image::run(&mut context, &args),
         Command::Serve(args) => serve::run(&mut context, &args),

@@ -574,3 +574,25 @@ fn the_official_javascript_client_works() {
 fn langchain_works() {
     client_works("python3", ["-c", "import langchain_openai"], "langchain_client.py");
 }
+
+#[test]
+fn serve_offers_encoders_beside_models() {
+    let (model, folder) = (chat_model(), tempfile::tempdir().unwrap());
+    let (from, to) = (warpwave_test_support::workspace_root().join("crates/llm/tests/oracles/bert"), folder.path().join("bert"));
+    std::fs::create_dir(&to).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    let tokens: Vec<String> =
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"].map(str::to_owned).into_iter().chain((5..320).map(|n| format!("[{n}]"))).collect();
+    std::fs::write(to.join("vocab.txt"), tokens.join("\n")).unwrap();
+    let (model, encoder) = (model.path().display().to_string(), to.display().to_string());
+    for paths in [&[&*model, &*encoder][..], &[&encoder]] {
+        let program = Program::start(&[&["serve"], paths, &["--device", "cpu", "--port", "0"]].concat(), &[]);
+        let body = json!({ "model": "bert", "input": ["a", "a a"], "encoding_format": "base64" });
+        let (status, answer) = program.send("POST", "/v1/embeddings", None, Some(&body));
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let length = answer["data"][1]["embedding"].as_str().map(str::len);
+        assert_eq!((status, length, &answer["usage"]["total_tokens"]), (200, Some((32usize * 4).div_ceil(3) * 4), &json!(7)), "{answer}");
+    }
+}

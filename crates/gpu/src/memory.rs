@@ -544,6 +544,17 @@ impl<'a, T: Pod> Slice<'a, T> {
         Ok(Slice { start: self.start + start, len, ..*self })
     }
 
+    /// Whether the memory around it, up to multiples of `granule` bytes on both sides, belongs to its buffer's allocation. Allocations of the
+    /// pool are padded; memory of the application need not be.
+    pub fn is_padded_to(&self, granule: u64) -> bool {
+        let held = match &self.block.origin {
+            Origin::Pool { held, .. } => *held,
+            _ => self.block.bytes,
+        };
+        let (start, end) = (self.device_ptr(), self.device_ptr() + self.bytes() as u64);
+        start / granule * granule >= self.block.ptr && end.next_multiple_of(granule) <= self.block.ptr + held as u64
+    }
+
     /// Returns the same memory as bytes.
     pub fn into_bytes(self) -> Slice<'a, u8> {
         Slice { block: self.block, start: self.start * size_of::<T>(), len: self.bytes(), _element: PhantomData }

@@ -35,6 +35,11 @@ impl<'a> View<'a> {
         Ok(View { data, dtype, layout })
     }
 
+    /// Whether the memory around it, up to multiples of `granule` bytes, belongs to the same allocation.
+    pub(crate) fn is_padded_to(&self, granule: u64) -> bool {
+        self.data.is_padded_to(granule)
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -1,12 +1,13 @@
 //! A model's files: configuration, weights and tokenizer, from GGUF or Hugging Face folders.
 
-mod convert;
-mod error;
+pub(crate) mod convert;
+pub(crate) mod error;
 mod family;
 mod folder;
 mod gguf;
-mod json;
+pub(crate) mod json;
 mod memory;
+mod packed;
 mod random;
 mod tensors;
 mod tokenizer;
@@ -18,8 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use half::bf16;
-use warpwave_kernels::DType;
+use warpwave_kernels::{DType, Quant};
 use warpwave_weights::{Gguf, Kind, Safetensors, Tensor, TensorInfo};
 
 use crate::config::Config;
@@ -28,6 +28,7 @@ use error::{Result, bad_tensor};
 use folder::FolderConfig;
 pub use memory::{MemoryEstimate, MemoryPlan};
 pub(crate) use memory::{StepMemory, kv_cache_type};
+use packed::{Packed, Packing};
 use tensors::{Forms, TensorSpec, Transform, tensor_specs};
 
 /// A weight of a model.
@@ -64,6 +65,7 @@ enum Source {
     Folder {
         folder: PathBuf,
         files: Safetensors,
+        packing: Option<Packing>,
     },
     /// No files: random weights.
     Random {
@@ -94,8 +96,8 @@ impl Checkpoint {
         let path = path.as_ref();
         let shown = path.display().to_string();
         if path.is_dir() {
-            let FolderConfig { config, forms, mlp_bias } = folder::config(path)?;
-            let source = Source::Folder { folder: path.to_owned(), files: Safetensors::open(path)? };
+            let FolderConfig { config, forms, mlp_bias, packing } = folder::config(path)?;
+            let source = Source::Folder { folder: path.to_owned(), files: Safetensors::open(path)?, packing };
             let mut specs = tensor_specs(&config, forms);
             let mlp_biases = specs.iter_mut().filter(|spec| spec.name.contains(".ffn_") && spec.name.ends_with(".bias"));
             mlp_biases.for_each(|spec| spec.required |= mlp_bias);
@@ -131,8 +133,14 @@ impl Checkpoint {
             let mut parts = expert_names(&spec, &name);
             let of_file = spec.hf_shape.as_ref().filter(|_| matches!(source, Source::Folder { .. })).unwrap_or(&spec.shape);
             let shape = if spec.experts.is_some() { &of_file[1..] } else { &of_file[..] };
-            let mut kind = None;
+            let (mut kind, mut packed) = (None, Vec::new());
             for name in &parts {
+                if let Some(found) = source.packed(name) {
+                    found.check(&path, shape)?;
+                    kind = Some(found.kind());
+                    packed.extend(found.names());
+                    continue;
+                }
                 match source.tensor(name) {
                     Some(tensor) => check_tensor(&path, &spec, shape, &tensor, *kind.get_or_insert(tensor.kind))?,
                     None if spec.required => {
@@ -142,12 +150,16 @@ impl Checkpoint {
                 }
             }
             if let Some(scales) = mxfp4_scales(&name) {
+                if spec.shape.last().is_none_or(|columns| !columns.is_multiple_of(32)) {
+                    return Err(bad_tensor(&path, &name, format!("expected rows of a multiple of 32 elements, got {:?}", spec.shape)));
+                }
                 let (expected, found) = (&shape[..shape.len().saturating_sub(1)], source.tensor(&scales));
                 if found.as_ref().is_none_or(|found| found.shape != expected || found.kind != Kind::Plain(DType::U8)) {
                     return Err(bad_tensor(&path, &scales, format!("expected u8 of shape {expected:?}")));
                 }
                 parts.push(scales);
             }
+            parts.extend(packed);
             if kind.is_some() {
                 names.extend(parts);
                 known.push((spec, name));
@@ -206,9 +218,13 @@ impl Checkpoint {
     fn info_of(&self, (spec, name): &(TensorSpec, String)) -> Option<TensorInfo> {
         let kind = match &self.source {
             _ if spec.is_vector() => Kind::Plain(DType::F32),
-            Source::Folder { .. } if mxfp4_scales(name).is_some() => Kind::Plain(DType::Bf16),
+            Source::Folder { .. } if mxfp4_scales(name).is_some() => Kind::Quant(Quant::Mxfp4),
             Source::Random { kind } => *kind,
-            source => source.tensor(expert_names(spec, name).first()?)?.kind,
+            source => {
+                let names = expert_names(spec, name);
+                let name = names.first()?;
+                source.packed(name).map(|packed| packed.kind()).or_else(|| Some(source.tensor(name)?.kind))?
+            }
         };
         Some(TensorInfo { name: spec.name.clone(), kind, shape: spec.shape.clone() })
     }
@@ -228,11 +244,11 @@ impl Checkpoint {
         let (spec, file_name) = tensor.ok_or_else(missing)?;
         let transform = if self.gguf().is_some() { Transform::None } else { spec.transform };
         let parts = expert_names(spec, file_name);
-        let parts: Option<Vec<Tensor<'_>>> = parts.iter().map(|part| self.source.tensor(part)).collect();
-        let parts = parts.ok_or_else(missing)?;
+        let parts: Option<Vec<(Kind, Cow<'_, [u8]>)>> = parts.iter().map(|part| self.source.elements(part)).collect();
+        let mut parts = parts.ok_or_else(missing)?;
         let (mut kind, mut bytes) = match &parts[..] {
-            [tensor] => (tensor.kind, Cow::Borrowed(tensor.bytes)),
-            [first, ..] => (first.kind, parts.iter().flat_map(|part| part.bytes).copied().collect::<Vec<u8>>().into()),
+            [_] => parts.remove(0),
+            [(first, _), ..] => (*first, parts.iter().flat_map(|(_, bytes)| bytes.iter()).copied().collect::<Vec<u8>>().into()),
             [] => return Err(missing()),
         };
         if spec.is_vector() && (kind != Kind::Plain(DType::F32) || transform == Transform::AddOne) {
@@ -247,7 +263,8 @@ impl Checkpoint {
             // With one KV head the order is the same.
             Transform::Experts { first, step } => match mxfp4_scales(file_name).and_then(|scales| self.source.tensor(&scales)) {
                 Some(scales) => {
-                    (kind, bytes) = (Kind::Plain(DType::Bf16), mxfp4(&bytes, scales.bytes, &spec.shape, first, step).into());
+                    let columns = spec.shape.last().copied().unwrap_or(0);
+                    (kind, bytes) = (Kind::Quant(Quant::Mxfp4), packed::mxfp4(&bytes, scales.bytes, columns, first, step).into());
                 }
                 None => bytes = transposed(&bytes, &spec.shape, kind.block().1, first, step).into(),
             },
@@ -292,6 +309,22 @@ impl Source {
             Source::Gguf(file) => file.tensor(name),
             Source::Folder { files, .. } => files.tensor(name),
             Source::Random { .. } => None,
+        }
+    }
+
+    /// A matrix that is packed in a way that GGUF files do not have.
+    fn packed(&self, name: &str) -> Option<Packed<'_>> {
+        match self {
+            Source::Folder { files, packing: Some(packing), .. } => packing.find(files, name),
+            _ => None,
+        }
+    }
+
+    /// A tensor's type and elements, unpacked if it is packed.
+    fn elements(&self, name: &str) -> Option<(Kind, Cow<'_, [u8]>)> {
+        match self.packed(name) {
+            Some(packed) => Some((packed.kind(), packed.unpack().into())),
+            None => self.tensor(name).map(|tensor| (tensor.kind, Cow::Borrowed(tensor.bytes))),
         }
     }
 
@@ -372,19 +405,4 @@ fn transposed(bytes: &[u8], shape: &[usize], size: usize, first: usize, step: us
         }
     }
     out
-}
-
-/// Unpacks every `step`-th row, from `first` on, of MXFP4 blocks to `bf16`, which holds all values: 4-bit floats times a power of two for each
-/// 32 of them.
-fn mxfp4(blocks: &[u8], scales: &[u8], shape: &[usize], first: usize, step: usize) -> Vec<u8> {
-    const VALUES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
-    let in_row = shape.last().map_or(1, |columns| columns / 32).max(1);
-    let rows = blocks.chunks_exact(16 * in_row).zip(scales.chunks_exact(in_row)).skip(first).step_by(step);
-    let blocks = rows.flat_map(|(blocks, scales)| blocks.chunks_exact(16).zip(scales));
-    let codes = blocks.flat_map(|(block, scale)| block.iter().flat_map(|byte| [byte & 15, byte >> 4]).map(move |code| (code, *scale)));
-    let value = |(code, scale): (u8, u8)| {
-        let sign = if code & 8 == 0 { 1.0 } else { -1.0 };
-        bf16::from_f32(sign * VALUES[usize::from(code & 7)] * f32::powi(2.0, i32::from(scale) - 127)).to_le_bytes()
-    };
-    codes.flat_map(value).collect()
 }

@@ -4,7 +4,8 @@
 //! returns an iterator of [`Event`]s.
 //!
 //! Below that, a [`Checkpoint`] is the model's files, a [`Model`] its weights on one or several devices, a [`Runner`] runs batches of
-//! [`Sequence`]s with a paged KV cache, an [`engine`] serves many requests at once, and a [`Tokenizer`] and [`ChatTemplate`] turn text and conversations into tokens.
+//! [`Sequence`]s with a paged KV cache, an [`engine`] serves many requests at once, and a [`Tokenizer`] and [`ChatTemplate`] turn text and
+//! conversations into tokens. An [`Encoder`] turns texts into embeddings.
 //!
 //! # Contract
 //!
@@ -33,6 +34,7 @@ mod builder;
 mod checkpoint;
 mod config;
 mod detokenize;
+mod encoder;
 pub mod engine;
 mod error;
 mod generate;
@@ -49,6 +51,7 @@ pub use builder::{LanguageModel, ModelBuilder};
 pub use checkpoint::{Checkpoint, CheckpointError, MemoryEstimate, MemoryPlan, Weight};
 pub use config::{Config, Family, LongRope, MlaConfig, MoeConfig, NormKind, RopeConfig};
 pub use detokenize::{Detokenizer, StopStrings};
+pub use encoder::{Encoder, EncoderCheckpoint, EncoderConfig, EncoderInput, EncoderPooling, EncoderTokenizer};
 pub use error::{Error, Result};
 pub use generate::{Completion, Event, FinishReason, Generation, Request};
 pub use model::{LoadOptions, Logits, Model};

@@ -43,7 +43,8 @@ const FAMILIES: [&str; 25] = [
     "starcoder2",
 ];
 /// Families for slow devices: each part of a layer is in one of them.
-const SAMPLE: [&str; 10] = ["deepseek_v3", "gemma2", "gpt_neox", "gpt_oss", "llama3", "llama_bias", "olmo2", "phi", "qwen2_moe", "qwen3"];
+const SAMPLE: [&str; 10] =
+    ["deepseek_v3", "gemma2", "gpt_neox", "gpt_oss_mxfp4", "llama3", "llama_bias", "olmo2", "phi", "qwen2_moe", "qwen3"];
 const CLOSE: f32 = 2e-4;
 /// Maximum relative RMS error of the logits of Q8_0 files, and of what Q4_K becomes: 1.5 times what was measured. Where experts are chosen by
 /// rounded values, a token may get other ones.

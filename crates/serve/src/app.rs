@@ -1,12 +1,13 @@
 //! The state that all requests share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use sha2::{Digest, Sha256};
 
+use crate::encoder::ServedEncoder;
 use crate::error::{ApiError, ApiResult};
 use crate::images::{ImageModel, Images};
 use crate::jobs::{Job, Jobs};
@@ -101,6 +102,7 @@ pub(crate) struct App {
     pub images: Images,
     pub started: Instant,
     pub registry: Registry,
+    encoders: RwLock<Vec<Arc<ServedEncoder>>>,
     /// Whether a model was ever loaded.
     opened: AtomicBool,
     draining: AtomicBool,
@@ -129,6 +131,7 @@ impl App {
             images: Images::default(),
             started: Instant::now(),
             registry: Registry::default(),
+            encoders: RwLock::default(),
             opened: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             in_flight: Arc::default(),
@@ -141,6 +144,13 @@ impl App {
     pub fn model(&self, name: Option<&str>) -> ApiResult<Arc<ServedModel>> {
         if !self.opened.load(Ordering::Acquire) {
             return Err(registry::loading());
+        }
+        let encoders = self.encoders();
+        let named = encoders.iter().find(|encoder| name.is_some_and(|name| encoder.id == name));
+        let alone = if self.registry.slots().is_empty() { encoders.first() } else { None };
+        if let Some(encoder) = named.or(alone) {
+            let message = format!("model {:?} is an encoder; it only makes embeddings (/v1/embeddings)", encoder.id);
+            return Err(ApiError::invalid("model", message));
         }
         let slot = self.registry.find(name)?;
         self.registry.get(&slot, || self.is_draining())
@@ -175,6 +185,23 @@ impl App {
         self.images.add(model)?;
         self.opened.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Adds a loaded encoder.
+    pub fn add_encoder(&self, encoder: ServedEncoder) {
+        self.encoders.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(encoder));
+        self.opened.store(true, Ordering::Release);
+    }
+
+    /// The encoders.
+    pub fn encoders(&self) -> Vec<Arc<ServedEncoder>> {
+        self.encoders.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The encoder of a request; the first one if the request names no model.
+    pub fn encoder(&self, name: Option<&str>) -> Option<Arc<ServedEncoder>> {
+        let name = name.filter(|name| !name.is_empty());
+        self.encoders().into_iter().find(|encoder| name.is_none_or(|name| encoder.id == name))
     }
 
     pub fn is_draining(&self) -> bool {

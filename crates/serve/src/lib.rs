@@ -34,6 +34,7 @@
 mod access;
 mod app;
 mod channel;
+mod encoder;
 mod error;
 mod fields;
 mod grammar;
@@ -51,6 +52,7 @@ mod server;
 mod time;
 
 pub use app::{AppOptions, Limits, Loading};
+pub use encoder::ServedEncoder;
 pub use heartbeat::{Heartbeat, Worker};
 pub use images::ImageModel;
 pub use model::{Render, ServedModel};

@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::app::{App, AppOptions, Loading};
+use crate::encoder::ServedEncoder;
 use crate::error::ApiError;
 use crate::images::{self, ImageModel};
 use crate::model::ServedModel;
@@ -99,6 +100,11 @@ impl Server {
     /// Serves an image model from now on. A server has one; a further one is refused.
     pub fn add_images(&self, model: ImageModel) -> io::Result<()> {
         self.app.add_images(model)
+    }
+
+    /// Adds a loaded encoder. Embeddings use the first one if they name no model.
+    pub fn add_encoder(&self, encoder: ServedEncoder) {
+        self.app.add_encoder(encoder);
     }
 
     /// Returns a function for [`Heartbeat`](crate::Heartbeat): `starting`, `ready`, `busy` or `stopped`.

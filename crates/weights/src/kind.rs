@@ -18,23 +18,17 @@ const PLAIN: [(u32, DType); 7] =
     [(0, DType::F32), (1, DType::F16), (25, DType::I16), (26, DType::I32), (27, DType::I64), (28, DType::F64), (30, DType::Bf16)];
 
 /// GGUF's unsupported types, for error messages.
-const UNSUPPORTED: [(u32, &str); 19] = [
-    (10, "Q2_K"),
-    (11, "Q3_K"),
-    (15, "Q8_K"),
+const UNSUPPORTED: [(u32, &str); 13] = [
     (16, "IQ2_XXS"),
     (17, "IQ2_XS"),
     (18, "IQ3_XXS"),
     (19, "IQ1_S"),
-    (20, "IQ4_NL"),
     (21, "IQ3_S"),
     (22, "IQ2_S"),
-    (23, "IQ4_XS"),
     (24, "I8"),
     (29, "IQ1_M"),
     (34, "TQ1_0"),
     (35, "TQ2_0"),
-    (39, "MXFP4"),
     (40, "NVFP4"),
     (41, "Q1_0"),
     (42, "Q2_0"),
@@ -47,7 +41,7 @@ impl Kind {
         plain.or_else(|| Quant::from_gguf(number).map(Kind::Quant)).ok_or_else(|| {
             match UNSUPPORTED.into_iter().find(|(known, _)| *known == number) {
                 Some((_, name)) => {
-                    format!("unsupported type {number} ({name}); use a file with f32, f16, bf16, q4_0 to q8_0 or q4_k to q6_k")
+                    format!("unsupported type {number} ({name}); use a file with f32, f16, bf16, q4_0 to q8_0, q2_k to q6_k, iq4_nl, iq4_xs or mxfp4")
                 }
                 None => format!("unknown type {number}"),
             }

@@ -22,7 +22,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     /// Assume weights converted to this type.
-    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
+    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k|...", value_parser = parse_weight_type)]
     kind: Option<Kind>,
     /// Assume this KV cache type.
     #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]

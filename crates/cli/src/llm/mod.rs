@@ -1,9 +1,10 @@
-//! Language models: `warpwave generate`, `chat` and `model`.
+//! Language models: `warpwave generate`, `chat`, `embed` and `model`.
 //!
 //! This module has what the commands share: model and device options, the memory check, and the loaded model.
 
 pub(super) mod chat;
 mod default_model;
+pub(super) mod embed;
 pub(super) mod generate;
 mod hub;
 mod info;
@@ -46,7 +47,7 @@ pub(super) struct ModelArgs {
     #[arg(long, value_enum, default_value = "fast")]
     pub precision: PrecisionArg,
     /// Convert the weights to this type while loading.
-    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
+    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k|...", value_parser = parse_weight_type)]
     pub kind: Option<Kind>,
     /// Set the KV cache type; default: f32 on the CPU; on a GPU, the weight type, or f16 for quantized weights with --precision fast.
     #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
@@ -65,11 +66,29 @@ pub(super) enum PrecisionArg {
     Exact,
 }
 
+/// The quantized types that weights can be converted to.
+const QUANTS: [Quant; 13] = [
+    Quant::Q8_0,
+    Quant::Q6K,
+    Quant::Q5K,
+    Quant::Q4K,
+    Quant::Q3K,
+    Quant::Q2K,
+    Quant::Q5_1,
+    Quant::Q5_0,
+    Quant::Q4_1,
+    Quant::Q4_0,
+    Quant::Iq4Nl,
+    Quant::Iq4Xs,
+    Quant::Mxfp4,
+];
+
 /// Parses a type that weights can be converted to.
 pub(super) fn parse_weight_type(name: &str) -> Result<Kind, String> {
-    let quant = [Quant::Q8_0, Quant::Q4K].into_iter().find(|quant| quant.name() == name).map(Kind::Quant);
+    let quant = QUANTS.into_iter().find(|quant| quant.name() == name).map(Kind::Quant);
     let plain = [DType::F32, DType::F16, DType::Bf16].into_iter().find(|dtype| dtype.name() == name).map(Kind::Plain);
-    quant.or(plain).ok_or_else(|| "expected f32, f16, bf16, q8_0 or q4_k".to_owned())
+    let listed = || QUANTS.map(Quant::name).join(", ");
+    quant.or(plain).ok_or_else(|| format!("expected f32, f16, bf16, or one of {}", listed()))
 }
 
 fn parse_cache_type(name: &str) -> Result<DType, String> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use warpwave_llm::Checkpoint;
+use warpwave_llm::{Checkpoint, EncoderCheckpoint};
 use warpwave_weights::Kind;
 
 use super::super::{Context, Outcome, failed, usage};
@@ -27,7 +27,8 @@ enum Command {
     Info(info::Args),
     /// Convert a model to a GGUF file.
     #[command(after_help = "Example: warpwave model convert ./model-dir model.gguf --dtype q4_k\n\n\
-        Norm weights and biases are stored as f32; with q4_k, the output matrix is stored as q6_k.")]
+        Types: f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, q3_k, q2_k, q5_1, q5_0, q4_1, q4_0, iq4_nl, iq4_xs, mxfp4. Norm weights and biases are stored as f32;\n\
+        with q4_k and smaller types, the output matrix is stored as q6_k.")]
     Convert(Convert),
     /// Download a model from the Hugging Face Hub; without a name, the default model.
     #[command(after_help = "Examples:\n  \
@@ -56,7 +57,7 @@ struct Convert {
     #[arg(value_name = "OUT.gguf")]
     to: PathBuf,
     /// Convert weight matrices to this type; default: keep their type.
-    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
+    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k|...", value_parser = parse_weight_type)]
     kind: Option<Kind>,
     /// Overwrite an existing file.
     #[arg(long)]
@@ -72,6 +73,12 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     }
 }
 
+/// The files of a language model or of an encoder.
+enum Files {
+    Decoder(Box<Checkpoint>),
+    Encoder(Box<EncoderCheckpoint>),
+}
+
 fn convert(context: &mut Context<'_>, args: &Convert) -> Outcome {
     let shown = args.to.display();
     if args.to.extension().is_none_or(|extension| extension != "gguf") {
@@ -81,19 +88,27 @@ fn convert(context: &mut Context<'_>, args: &Convert) -> Outcome {
         return Err(usage(format!("{shown} already exists; use --force to overwrite")));
     }
     let from = locate(context, &args.from)?;
-    let checkpoint = Checkpoint::open(&from)?;
+    let files = if EncoderCheckpoint::is_encoder(&from) {
+        Files::Encoder(Box::new(EncoderCheckpoint::open(&from)?))
+    } else {
+        Files::Decoder(Box::new(Checkpoint::open(&from)?))
+    };
     if from.canonicalize().ok().is_some_and(|from| args.to.canonicalize().is_ok_and(|to| to == from)) {
         return Err(usage(format!("{shown} is the input file; choose another output file")));
     }
     let bar = bytes_bar(0, "writing");
-    let written = checkpoint.write_gguf(&args.to, args.kind, |done, all| {
+    let progress = |done, all| {
         bar.set_length(all);
         bar.set_position(done);
-    });
+    };
+    let (written, tensors) = match &files {
+        Files::Decoder(files) => (files.write_gguf(&args.to, args.kind, progress), files.names().len()),
+        Files::Encoder(files) => (files.write_gguf(&args.to, args.kind, progress), files.names().len()),
+    };
     bar.finish_and_clear();
     written?;
     let bytes = std::fs::metadata(&args.to).map_err(|error| failed(format!("{shown}: {error}")))?.len();
-    writeln!(context.out, "{shown}: {}, {} tensors", memory::human(bytes), checkpoint.names().len())?;
+    writeln!(context.out, "{shown}: {}, {} tensors", memory::human(bytes), tensors)?;
     Ok(())
 }
 

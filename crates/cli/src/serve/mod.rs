@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use warpwave_llm::engine::{Engine, EngineOptions, EngineRequest};
-use warpwave_llm::{ChatTemplate, Checkpoint, MemoryBudget, MemoryPlan, Request};
-use warpwave_serve::{AppOptions, Listen, ServedModel, Server};
+use warpwave_llm::{ChatTemplate, Checkpoint, EncoderCheckpoint, MemoryBudget, MemoryPlan, Request};
+use warpwave_serve::{AppOptions, Listen, ServedEncoder, ServedModel, Server};
 
-use super::llm::{ModelArgs, devices, template::render_chat};
+use super::llm::{ModelArgs, device, devices, embed, locate, template::render_chat};
 use super::{Context, Failure, Outcome, failed, usage};
 
 /// KV cache sizes to try, in contexts: the first that fits into memory is used.
@@ -132,7 +132,10 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         writeln!(context.err, "warpwave: other machines can use this server without a key; set one with --api-key")?;
     }
     let server = start(context, &listen, options)?;
-    let models = models(context, args)?;
+    let Models { models, encoders } = models(context, args)?;
+    for (name, path) in encoders {
+        add_encoder(context, &server, name, &path, &args.model_args.device)?;
+    }
     models.iter().for_each(|(name, _)| server.declare_model(name));
     for (number, (name, model)) in models.iter().enumerate() {
         match number {
@@ -154,22 +157,52 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     Ok(server.wait_loading(Duration::from_secs(args.listen.drain), usize::from(args.max_models), load)?)
 }
 
+/// What to serve, with its names.
+struct Models {
+    models: Vec<(String, ModelArgs)>,
+    /// Encoders are small: they are loaded at once, and stay.
+    encoders: Vec<(String, PathBuf)>,
+}
+
 /// The names and arguments of all models; finds out now what cannot be opened.
-fn models(context: &mut Context<'_>, args: &Args) -> Result<Vec<(String, ModelArgs)>, Failure> {
+fn models(context: &mut Context<'_>, args: &Args) -> Result<Models, Failure> {
     let mut models: Vec<(String, ModelArgs)> = Vec::new();
+    let mut encoders: Vec<(String, PathBuf)> = Vec::new();
     for (number, path) in std::iter::once(None).chain(args.more.iter().map(Some)).enumerate() {
         let mut model = args.model_args.clone();
         if let Some(path) = path {
             model.model = Some(path.clone());
         }
-        let checkpoint = model.open(context)?;
-        let name = args.name.clone().filter(|_| number == 0).unwrap_or_else(|| model_name(&model, &checkpoint));
-        if models.iter().any(|(other, _)| *other == name) {
+        let encoder = model.model.as_ref().map(|path| locate(context, path)).transpose()?;
+        let encoder = encoder.filter(|path| EncoderCheckpoint::is_encoder(path));
+        let name = args.name.clone().filter(|_| number == 0);
+        let name = match (name, &encoder) {
+            (Some(name), _) => name,
+            (None, Some(path)) => model_name(&model, path),
+            (None, None) => model_name(&model, Path::new(model.open(context)?.path())),
+        };
+        if models.iter().map(|(name, _)| name).chain(encoders.iter().map(|(name, _)| name)).any(|other| *other == name) {
             return Err(usage(format!("two models have the name {name}; rename a file, or set the name of the first with --name")));
         }
-        models.push((name, model));
+        match encoder {
+            Some(path) => encoders.push((name, path)),
+            None => models.push((name, model)),
+        }
     }
-    Ok(models)
+    Ok(Models { models, encoders })
+}
+
+/// Loads an encoder and serves it.
+fn add_encoder(context: &mut Context<'_>, server: &Server, name: String, path: &Path, place: &str) -> Outcome {
+    let start = std::time::Instant::now();
+    let device = device(context, place.split(',').next().unwrap_or(place))?;
+    let (files, encoder) = embed::load(path, &device)?;
+    let tokenizer = files.tokenizer().map_err(|error| failed(format!("cannot load the tokenizer: {error}")))?;
+    server.catch_signals()?;
+    let seconds = start.elapsed().as_secs_f64();
+    writeln!(context.err, "warpwave: serving {name} on {} (encoder, loaded in {seconds:.1} s)", device.name())?;
+    server.add_encoder(ServedEncoder::new(name, tokenizer, encoder));
+    Ok(())
 }
 
 /// Starts to listen and says where.
@@ -225,7 +258,7 @@ fn load_model(
 ) -> Result<(ServedModel, Served), Failure> {
     let mut args = args.clone();
     let checkpoint = args.open(context)?;
-    let id = name.unwrap_or_else(|| model_name(&args, &checkpoint));
+    let id = name.unwrap_or_else(|| model_name(&args, Path::new(checkpoint.path())));
     let tokenizer = Arc::new(checkpoint.tokenizer().map_err(|error| failed(format!("cannot load the tokenizer: {error}")))?);
     let template = ChatTemplate::of(&tokenizer)?;
     if template.is_fallback() {
@@ -263,11 +296,10 @@ fn load_model(
 }
 
 /// The name of a model: as given for hub models, else that of its file or directory.
-fn model_name(args: &ModelArgs, checkpoint: &Checkpoint) -> String {
+fn model_name(args: &ModelArgs, path: &Path) -> String {
     if let Some(given) = args.model.as_ref().filter(|path| !path.exists()) {
         return given.display().to_string();
     }
-    let path = Path::new(checkpoint.path());
     let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
     name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }

@@ -305,6 +305,10 @@ impl Kernels {
         if x.layout().is_empty() || out.layout().is_empty() {
             return Ok(());
         }
+        // Atomics exchange words, which must not reach beyond the result's memory.
+        if kind == "scatter_add_unordered" && out.dtype().size() < 4 && !out.is_padded_to(4) {
+            return self.scattered(stream, "scatter_add", call);
+        }
         let operands = [operand(&x, strides(&x)), operand(&indices, index_strides), operand(&out, with(strides(&out), axis, 0))];
         let (dims, step) = (merged(x.layout().shape(), &operands), out.layout().strides()[axis]);
         let (way, dims) = match (fits_32_bits(&dims), in_packs(&dims, &operands, out.dtype().size(), step)) {

@@ -31,7 +31,8 @@ __device__ inline void add(f64 *to, f64 x) { atomicAdd(to, x); }
 __device__ inline void add(u32 *to, u32 x) { atomicAdd(to, x); }
 __device__ inline void add(i32 *to, i32 x) { atomicAdd((u32 *)to, (u32)x); }
 __device__ inline void add(i64 *to, i64 x) { atomicAdd((u64 *)to, (u64)x); }
-// Others: exchanges the aligned word around the element until nobody else has changed it.
+// Others: exchanges the aligned word around the element until nobody else has changed it. The launcher sees to it that the word is in the
+// result's allocation.
 template <class E> __device__ inline void add(E *to, E x) {
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 700
     if constexpr (!Traits<E>::INTEGER && sizeof(E) == 2) {

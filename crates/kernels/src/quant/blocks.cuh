@@ -8,6 +8,7 @@
 // from words of the block: LOW words from low_at(unit) on, of which word k uses k % LOW, and HIGH words from high_at(unit) on. ALIGN is the
 // alignment of these words; blocks have it in shared memory, and at most 4 bytes elsewhere. SIGNED codes are signed bytes, others unsigned;
 // all are below 128. SPLIT: 32 consecutive weights have two scales. OVERREAD_OK: one word beyond a unit's is still in the block.
+// Codes that stand for values of a table are signed bytes: the values.
 
 #pragma once
 
@@ -156,6 +157,103 @@ struct q6_k : q4_0 {
     }
 };
 
+// 16 runs of 16 with a 4-bit scale and minimum each. Two halves: 2 bits of four runs of 32 in 32 bytes.
+struct q2_k : q6_k {
+    static const int BYTES = 84, ALIGN = 4, ZERO = 0, HIGH = 0;
+    static const bool MINIMUM = true;
+    static __device__ int low_at(int unit) { return 16 + unit / 4 * 32 + unit % 2 * 16; }
+    static __device__ int high_at(int) { return 0; }
+    static __device__ u32 codes(u32 low, u32, int unit, int k) { return low >> (unit / 2 % 2 * 2 + k / 4 * 4) & 0x03030303u; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int unit, const SeparateScales &, u64, u32) {
+        const u8 *each = block + unit / 4 * 8 + unit % 4;
+        const u32 both = *(const u32 *)(block + 80);
+        f16 d = {(u16)both}, m = {(u16)(both >> 16)};
+#pragma unroll
+        for (int run = 0; run < 2; ++run) {
+            const u32 parts = each[4 * run];
+            runs[run] = {widen(d) * (f32)(parts & 15u), -widen(m) * (f32)(parts >> 4)};
+        }
+    }
+};
+
+// 16 runs of 16 with a 6-bit scale each. 2 low bits as in q2_k, the third bits of eight runs of 32 in 32 bytes.
+struct q3_k : q6_k {
+    static const int BYTES = 110, ZERO = 4;
+    static __device__ int low_at(int unit) { return 32 + unit / 4 * 32 + unit % 2 * 16; }
+    static __device__ int high_at(int unit) { return unit % 2 * 16; }
+    static __device__ u32 codes(u32 low, u32 high, int unit, int k) {
+        return (low >> (unit / 2 % 2 * 2 + k / 4 * 4) & 0x03030303u) | (high >> (unit / 4 * 4 + unit / 2 % 2 + k / 4 * 2) & 0x01010101u) << 2;
+    }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int unit, const SeparateScales &, u64, u32) {
+        const f32 d = half_at(block + 108);
+#pragma unroll
+        for (int run = 0; run < 2; ++run) {
+            const int i = unit / 4 * 8 + unit % 4 + run * 4;
+            const int low = block[96 + i % 8] >> i / 8 * 4 & 15, high = block[104 + i % 4] >> i / 4 * 2 & 3;
+            runs[run] = {d * (f32)((low | high << 4) - 32), 0};
+        }
+    }
+};
+
+// Blocks of 256 with an f32 scale; sums of 16 at the end.
+struct q8_k : q8_0 {
+    static const int BLOCK = 256, BYTES = 292, ALIGN = 4;
+    static __device__ int first(int unit) { return unit * 32; }
+    static __device__ int low_at(int unit) { return 4 + unit * 32; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const SeparateScales &, u64, u32) {
+        runs[0] = runs[1] = {*(const f32 *)block, 0};
+    }
+};
+
+// Looks up the low nibble of each byte in 16 signed bytes.
+__device__ inline u32 look_up(u32 nibbles, u32 t0, u32 t1, u32 t2, u32 t3) {
+#if defined(__AMDGCN__)
+    const u32 low = nibbles & 0x07070707u;
+    const u32 a = __builtin_amdgcn_perm(t1, t0, low), b = __builtin_amdgcn_perm(t3, t2, low);
+    return __builtin_amdgcn_perm(b, a, 0x03020100u | (nibbles >> 1 & 0x04040404u));
+#else
+    const u32 pairs = (nibbles | nibbles >> 4) & 0x00ff00ffu, packed = (pairs | pairs >> 8) & 0xffffu;
+    const u32 a = __byte_perm(t0, t1, packed & 0x7777u), b = __byte_perm(t2, t3, packed & 0x7777u);
+    return __byte_perm(a, b, 0x3210u | (packed >> 1 & 0x4444u));
+#endif
+}
+
+// The codes are -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113.
+struct iq4_nl : q4_0 {
+    static const int ZERO = 0;
+    static const bool SIGNED = true;
+    static __device__ u32 codes(u32 low, u32, int, int k) {
+        return look_up(low >> k / 4 * 4 & 0x0f0f0f0fu, 0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u);
+    }
+};
+
+// 8 runs of 32 with a 6-bit scale each.
+struct iq4_xs : iq4_nl {
+    static const int BLOCK = 256, BYTES = 136, ALIGN = 4;
+    static __device__ int first(int unit) { return unit * 32; }
+    static __device__ int low_at(int unit) { return 8 + unit * 16; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int unit, const SeparateScales &, u64, u32) {
+        const u32 head = *(const u32 *)block, low = block[4 + unit / 2] >> unit % 2 * 4 & 15u, high = head >> (16 + 2 * unit) & 3u;
+        const f16 d = {(u16)head};
+        runs[0] = runs[1] = {widen(d) * (f32)((int)(low | high << 4) - 32), 0};
+    }
+};
+
+// e2m1 numbers with a power of two as scale. Codes are twice the numbers, so that they are integers: 0, 1, 2, 3, 4, 6, 8, 12 and the negatives.
+struct mxfp4 : q4_0 {
+    static const int BYTES = 17, ALIGN = 1, ZERO = 0;
+    static const bool SIGNED = true;
+    static __device__ int low_at(int) { return 1; }
+    static __device__ u32 codes(u32 low, u32, int, int k) {
+        return look_up(low >> k / 4 * 4 & 0x0f0f0f0fu, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu);
+    }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const SeparateScales &, u64, u32) {
+        // 2^(e - 128); the smallest two are subnormal.
+        const u32 e = *block;
+        runs[0] = runs[1] = {__uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23), 0};
+    }
+};
+
 // 8 bits with a scale per row.
 struct int8_rows : q8_0 {
     static const int BYTES = 32, ALIGN = 16;
@@ -213,6 +311,17 @@ template <class F, int COUNT, bool SHARED> struct Words {
         } else if constexpr (F::ALIGN >= 4) {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) at[k] = *(const u32 *)(from + 4 * k);
+        } else if constexpr (F::ALIGN == 1 && SHARED) {
+            const u32 odd = place & 3u;
+            const u32 *words = (const u32 *)(from - odd);
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) at[k] = __funnelshift_r(words[k], words[k + 1], odd * 8);
+        } else if constexpr (F::ALIGN == 1) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) {
+                const u8 *four = from + 4 * k;
+                at[k] = four[0] | (u32)four[1] << 8 | (u32)four[2] << 16 | (u32)four[3] << 24;
+            }
         } else if constexpr (SHARED || F::OVERREAD_OK) {
             const u32 odd = place & 2u, take = odd ? 0x5432u : 0x3210u;
             const u32 *words = (const u32 *)(from - odd);

@@ -28,11 +28,13 @@ struct GemmParams {
 
 template <class F> struct SharedTile {
     static constexpr int PARTS = F::SPLIT ? 2 : 1, COLUMNS = DEPTH * PARTS, SCALES = DEPTH / 32 * PARTS;
+    // Minimums of 16 weights need sums of 16 codes of x.
+    static constexpr int SUMS = F::SPLIT && F::MINIMUM ? 2 : 1;
     alignas(16) i8 w[TILE_ROWS * COLUMNS];
     alignas(16) i8 x[TILE_VECTORS * DEPTH];
     Scale w_scale[SCALES][TILE_ROWS];
-    // An x block's scale, and the scaled sum of its codes.
-    Scale x_scale[DEPTH / 32][TILE_VECTORS];
+    // The scale of an x block or half, and the scaled sum of its codes.
+    Scale x_scale[DEPTH / 32 * SUMS][TILE_VECTORS];
     static __device__ int w_at(int row, int column) { return Swizzled<i8, COLUMNS>::offset(row, column); }
     static __device__ int x_at(int row, int column) { return Swizzled<i8, DEPTH>::offset(row, column); }
 };
@@ -98,10 +100,14 @@ template <class F> struct Part {
         *(uint4 *)(smem.x + smem.x_at(offset, k * 32)) = first;
         *(uint4 *)(smem.x + smem.x_at(offset, k * 32 + 16)) = second;
         const f16 d = {(u16)x[0]};
-        i32 sum = 0;
+        constexpr int SUMS = SharedTile<F>::SUMS;
 #pragma unroll
-        for (int i = 1; i < 9; ++i) sum = dot4(x[i], 0x01010101u, sum);
-        smem.x_scale[k][offset] = {widen(d), widen(d) * (f32)sum};
+        for (int half = 0; half < SUMS; ++half) {
+            i32 sum = 0;
+#pragma unroll
+            for (int i = 0; i < 8 / SUMS; ++i) sum = dot4(x[1 + half * 4 + i], 0x01010101u, sum);
+            smem.x_scale[k * SUMS + half][offset] = {widen(d), widen(d) * (f32)sum};
+        }
     }
 };
 
@@ -137,7 +143,7 @@ template <class F, class R> __device__ inline void tiles(R *out, const u8 *weigh
                 load_a(a[i], from(x_at, vectors_at + 16 * i, block * 32));
 #pragma unroll
                 for (int e = 0; e < TileC::N; e += TileC::RUN) {
-                    const Scale scale = smem.x_scale[block][vectors_at + 16 * i + TileC::row(e)];
+                    const Scale scale = smem.x_scale[SharedTile<F>::SUMS == 2 ? part : block][vectors_at + 16 * i + TileC::row(e)];
                     d[i][TileC::slot(e)] = scale.d;
                     s[i][TileC::slot(e)] = scale.m;
                 }

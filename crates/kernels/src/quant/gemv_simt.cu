@@ -1,7 +1,7 @@
 // Quantized matrix-vector product: out[v] = W · x[v], VECTORS at a time.
 //
 // A wave has ROWS rows at a time and iterates over chunks of 64 units. Blocks have odd sizes, so chunks go through shared memory: they are
-// copied as 16-byte vectors (4 or 2 bytes if rows are not aligned), STAGES chunks ahead. The activations are in shared memory too, all of
+// copied as 16-byte vectors (4, 2 or 1 bytes if rows are not aligned), STAGES chunks ahead. The activations are in shared memory too, all of
 // them if they fit, otherwise a panel of columns at a time.
 //
 // U is the type of x: f32, f16 and bf16 are computed as f32; q8_1 blocks as integers.
@@ -48,6 +48,7 @@ template <int BYTES> __device__ inline void copy_async(u8 *to, const u8 *from) {
     if constexpr (BYTES == 16) *(uint4 *)to = *(const uint4 *)from;
     if constexpr (BYTES == 4) *(u32 *)to = *(const u32 *)from;
     if constexpr (BYTES == 2) *(u16 *)to = *(const u16 *)from;
+    if constexpr (BYTES == 1) *to = *from;
 }
 __device__ inline void end_copies() {
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
@@ -222,7 +223,8 @@ template <class F> struct Prefetcher {
                 const int bytes = (left < CHUNK ? left : CHUNK) / units_of<F>() * F::BYTES;
                 if (p.width == 16) copy_row<16>(to, from[r], bytes, lane);
                 else if (p.width == 4) copy_row<4>(to, from[r], bytes, lane);
-                else copy_row<2>(to, from[r], bytes, lane);
+                else if (F::ALIGN > 1 || p.width == 2) copy_row<2>(to, from[r], bytes, lane);
+                else copy_row<1>(to, from[r], bytes, lane);
             }
             from[r] += chunk_bytes<F>();
             to += chunk_bytes<F>();

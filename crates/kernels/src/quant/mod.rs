@@ -217,6 +217,11 @@ const MAX_STAGES: usize = 5;
 /// Rows of an mma tile.
 const TILE_ROWS: usize = 16;
 
+/// Whether the matrix-vector kernels on matrix units know the type; the others are computed by the SIMT kernel.
+fn has_mma_codes(quant: Quant) -> bool {
+    !matches!(quant, Quant::Q2K | Quant::Q3K | Quant::Q8K | Quant::Iq4Nl | Quant::Iq4Xs | Quant::Mxfp4)
+}
+
 /// Bytes of a staged chunk of 256 columns of [`TILE_ROWS`] rows, and of its separate scales, as in the kernels.
 fn stage_bytes(quant: Quant) -> usize {
     let chunk = 8 * 32 / quant.block_size() * quant.block_bytes();
@@ -235,7 +240,7 @@ fn stage_bytes(quant: Quant) -> usize {
 fn mma_plan(shared: usize, quant: Quant, exact: bool, vectors: usize, units: usize) -> Option<MmaPlan> {
     let many_bits = matches!(quant, Quant::Q8_0 | Quant::Q8_1 | Quant::Int8);
     let fastest = if exact { vectors == 1 && !many_bits } else { (5..=8).contains(&vectors) };
-    if !fastest {
+    if !fastest || !has_mma_codes(quant) {
         return None;
     }
     let (chunks, vectors) = (units.div_ceil(8), if vectors == 1 { 1 } else { 8 });
@@ -255,7 +260,7 @@ fn mma_plan(shared: usize, quant: Quant, exact: bool, vectors: usize, units: usi
 /// Returns the plan of the int16 kernel: one block per multiprocessor with as many stages as fit. The next product's block replaces it as
 /// soon as it ends and prefetches its weights while smaller kernels run.
 fn int16_plan(shared: usize, quant: Quant, vectors: usize, units: usize) -> Option<MmaPlan> {
-    if vectors > FEW || quant.gguf_type().is_none() {
+    if vectors > FEW || quant.gguf_type().is_none() || !has_mma_codes(quant) {
         return None;
     }
     let chunk = 8 * 32 / quant.block_size() * quant.block_bytes();
@@ -301,8 +306,9 @@ fn gemm_program(quant: Quant, out: DType) -> Program {
 
 /// Shared memory of the GEMM kernel in bytes; the size of its `SharedTile`.
 fn tile_bytes(quant: Quant) -> usize {
-    let parts = if quant == Quant::Q6K { 2 } else { 1 };
-    128 * 128 * parts + 64 * 128 + 4 * parts * 128 * 8 + 4 * 64 * 8
+    let parts = if matches!(quant, Quant::Q2K | Quant::Q3K | Quant::Q6K) { 2 } else { 1 };
+    let sums = if quant == Quant::Q2K { 2 } else { 1 };
+    128 * 128 * parts + 64 * 128 + 4 * parts * 128 * 8 + 4 * sums * 64 * 8
 }
 
 /// Lists the programs.
@@ -560,7 +566,7 @@ impl Kernels {
         let kernels = self.load(&simt_program(weights.quant, name, out.dtype(), &plan))?;
         let waves = (plan.threads / info.wave_size) as usize;
         let blocks = rows.div_ceil(plan.rows as usize * waves).clamp(1, info.compute_units as usize);
-        let width = [16, 4].into_iter().find(|bytes| aligned(*bytes)).unwrap_or(2);
+        let width = [16, 4, 2].into_iter().find(|bytes| aligned(*bytes)).unwrap_or(1);
         let shape = GemvSimtParams {
             weights_row,
             x_row,

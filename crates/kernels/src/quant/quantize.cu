@@ -141,8 +141,67 @@ template <> struct Encode<q8_1> {
     }
 };
 
-// A block of 256: lane i has values 8i to 8i + 7. Four lanes have a run of 32 with a scale and a minimum.
-template <int MOST> struct Runs {
+// Values of a table, the boundaries between them, and the scale of least error weighted by squares, over several ranges of codes: COUNT
+// lanes with EACH values share a scale.
+__device__ const f32 IQ4_VALUES[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+__device__ inline u32 iq4_code(f32 x) {
+    const f32 between[15] = {-115.5f, -93.5f, -74, -57, -42, -28.5f, -16, -4.5f, 7, 19, 31.5f, 45.5f, 61, 79, 101};
+    u32 code = 0;
+#pragma unroll
+    for (int i = 0; i < 15; ++i) code += x > between[i];
+    return code;
+}
+template <int COUNT, int EACH> __device__ inline f32 iq4_scale(const f32 (&x)[EACH]) {
+    // Not from 0: clang 19 for AMD then drops the second fabsf.
+    f32 largest = x[0];
+#pragma unroll
+    for (int i = 1; i < EACH; ++i) largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
+    largest = largest_of<COUNT>(largest);
+    f32 best = 0, scale = 0;
+#pragma unroll 1
+    for (int step = -7; step <= 7; ++step) {
+        const f32 factor = ((f32)step - 127.0f) / largest;
+        f32 product = 0, square = 0;
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) {
+            // Relative to the largest, so that squares do not overflow. If all are 0, the gain is NaN and not taken.
+            const f32 size = x[i] / largest, value = IQ4_VALUES[iq4_code(factor * x[i])];
+            product = fmaf(size * size * size, value, product);
+            square = fmaf(size * size * value, value, square);
+        }
+        product = sum_of<COUNT>(product), square = sum_of<COUNT>(square);
+        const f32 gain = product * product / square;
+        if (gain > best) best = gain, scale = product / square * largest;
+    }
+    return scale;
+}
+template <> struct Encode<iq4_nl> {
+    static __device__ void put(u8 *block, f32 x, int lane) {
+        const f32 one[1] = {x}, d = iq4_scale<32>(one);
+        f16 half = {to_f16(d)};
+        if (lane == 0) put_half(block, d);
+        put_nibbles(block + 2, iq4_code(x * inverse(widen(half))), lane);
+    }
+};
+template <> struct Encode<mxfp4> {
+    // The largest value's power of two becomes 4; of equally near numbers the smaller is taken.
+    static __device__ void put(u8 *block, f32 x, int lane) {
+        const u32 power = __float_as_uint(fabsf(largest_of<32>(x))) >> 23, e = power > 2 ? power - 2 : 0;
+        Scale runs[2];
+        const u8 scale = (u8)e;
+        mxfp4::scales(runs, &scale, 0, SeparateScales{}, 0, 0);
+        const f32 between[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5, 7, 10};
+        u32 code = 0;
+#pragma unroll
+        for (int i = 0; i < 7; ++i) code += fabsf(x) > between[i] * runs[0].d;
+        if (code && x < 0) code += 8;
+        if (lane == 0) *block = scale;
+        put_nibbles(block + 1, code, lane);
+    }
+};
+
+// A block of 256: lane i has values 8i to 8i + 7. LANES lanes have a run with a scale and a minimum.
+template <int MOST, int LANES> struct Runs {
     u32 codes[8];
     f32 d, m;
 
@@ -155,8 +214,8 @@ template <int MOST> struct Runs {
             low = fminf(low, x[i]);
             high = fmaxf(high, x[i]);
         }
-        squares = sum_of<4>(squares), low = min_of<4>(low), high = max_of<4>(high);
-        const f32 usual = sqrtf(squares / 32);
+        squares = sum_of<LANES>(squares), low = min_of<LANES>(low), high = max_of<LANES>(high);
+        const f32 usual = sqrtf(squares / (8 * LANES));
         f32 weights = 0, values = 0, best = __uint_as_float(0x7f800000u);
         f32 weight[8];
 #pragma unroll
@@ -165,7 +224,7 @@ template <int MOST> struct Runs {
             weights += weight[i];
             values = fmaf(weight[i], x[i], values);
         }
-        weights = sum_of<4>(weights), values = sum_of<4>(values);
+        weights = sum_of<LANES>(weights), values = sum_of<LANES>(values);
         d = (high - low) / MOST;
         m = -low;
         // No early exit: other lanes may continue, and all take part in the shuffles.
@@ -181,7 +240,7 @@ template <int MOST> struct Runs {
                 square = fmaf(weighted, code[i], square);
                 product = fmaf(weighted, x[i], product);
             }
-            sum = sum_of<4>(sum), square = sum_of<4>(square), product = sum_of<4>(product);
+            sum = sum_of<LANES>(sum), square = sum_of<LANES>(square), product = sum_of<LANES>(product);
             // Linear regression of values over codes; the intercept must not be positive. Equal codes have no slope.
             const f32 spread = weights * square - sum * sum;
             f32 slope = (weights * product - values * sum) / spread, start = (square * values - sum * product) / spread;
@@ -192,7 +251,7 @@ template <int MOST> struct Runs {
                 const f32 off = fmaf(slope, code[i], start) - x[i];
                 error = fmaf(weight[i] * off, off, error);
             }
-            error = sum_of<4>(error);
+            error = sum_of<LANES>(error);
             if (high > low && error < best && slope > 0) best = error, d = slope, m = -start;
         }
     }
@@ -210,6 +269,11 @@ template <int MOST> struct Runs {
             block[8 + lane / 4] = (u8)(part_m | later_m >> 4 << 6);
             block[12 + lane / 4] = (u8)((later_d & 15u) | later_m << 4);
         }
+        set_codes(x, block_d, part_d, block_m, part_m);
+    }
+
+    // Computes the codes for scales as stored.
+    __device__ void set_codes(const f32 (&x)[8], f32 block_d, u32 part_d, f32 block_m, u32 part_m) {
         f16 half_d = {to_f16(block_d)}, half_m = {to_f16(block_m)};
         const f32 scale = widen(half_d) * (f32)part_d, minimum = widen(half_m) * (f32)part_m;
 #pragma unroll
@@ -227,14 +291,14 @@ template <int MOST> struct Runs {
 };
 template <> struct Encode<q4_k> {
     static __device__ void put(u8 *block, const f32 (&x)[8], int lane) {
-        Runs<15> runs;
+        Runs<15, 4> runs;
         runs.put_scales(block, x, lane);
         runs.put_low(block + 16, lane);
     }
 };
 template <> struct Encode<q5_k> {
     static __device__ void put(u8 *block, const f32 (&x)[8], int lane) {
-        Runs<31> runs;
+        Runs<31, 4> runs;
         runs.put_scales(block, x, lane);
         runs.put_low(block + 48, lane);
 #pragma unroll
@@ -244,8 +308,29 @@ template <> struct Encode<q5_k> {
         }
     }
 };
-// Two lanes have a run of 16.
-template <> struct Encode<q6_k> {
+// Stores the low 2 bits of four runs of 32 per 32 bytes.
+__device__ inline void put_quarters(u8 *at, const u32 (&codes)[8], int lane) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const u32 bits = bits_of<16, 4>((codes[i] & 3u) << lane / 4 % 4 * 2);
+        if (lane / 4 % 4 == 0) at[lane / 16 * 32 + lane % 4 * 8 + i] = (u8)bits;
+    }
+}
+template <> struct Encode<q2_k> {
+    static __device__ void put(u8 *block, const f32 (&x)[8], int lane) {
+        Runs<3, 2> runs;
+        runs.search(x);
+        const f32 d = max_of<32>(runs.d) / 15, m = max_of<32>(runs.m) / 15;
+        const u32 part_d = (u32)round_clamped(runs.d * inverse(d), 0, 15), part_m = (u32)round_clamped(runs.m * inverse(m), 0, 15);
+        if (lane % 2 == 0) block[lane / 2] = (u8)(part_d | part_m << 4);
+        if (lane < 2) put_half(block + 80 + 2 * lane, lane ? m : d);
+        runs.set_codes(x, d, part_d, m, part_m);
+        put_quarters(block + 16, runs.codes, lane);
+    }
+};
+
+// Two lanes have a run of 16 with codes from -ZERO to ZERO - 1.
+template <int ZERO> struct SignedRuns {
     static __device__ f32 search(const f32 (&x)[8]) {
         // Not from 0: clang 19 for AMD then drops the second fabsf.
         f32 largest = x[0];
@@ -255,12 +340,12 @@ template <> struct Encode<q6_k> {
         f32 best = 0, scale = 0;
 #pragma unroll 1
         for (int step = -9; step <= 9; ++step) {
-            const f32 factor = -(32.0f + 0.1f * (f32)step) / largest;
+            const f32 factor = -((f32)ZERO + 0.1f * (f32)step) / largest;
             f32 product = 0, square = 0;
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 // Relative to the largest, so that squares do not overflow. If all are 0, the gain is NaN and not taken.
-                const f32 size = x[i] / largest, code = round_clamped(factor * x[i], -32, 31);
+                const f32 size = x[i] / largest, code = round_clamped(factor * x[i], -ZERO, ZERO - 1);
                 product = fmaf(size * size * size, code, product);
                 square = fmaf(size * size * code, code, square);
             }
@@ -270,8 +355,10 @@ template <> struct Encode<q6_k> {
         }
         return scale;
     }
+};
+template <> struct Encode<q6_k> {
     static __device__ void put(u8 *block, const f32 (&x)[8], int lane) {
-        const f32 own = search(x), largest = largest_of<32>(own), d = largest / -128;
+        const f32 own = SignedRuns<32>::search(x), largest = largest_of<32>(own), d = largest / -128;
         const f32 part = round_clamped(own * inverse(d), -128, 127);
         if (lane == 0) put_half(block + 208, d);
         if (lane % 2 == 0) block[192 + lane / 2] = (u8)(i32)part;
@@ -286,6 +373,66 @@ template <> struct Encode<q6_k> {
             if (part_of_half < 2) low[i] = (u8)((code & 15u) | (other & 15u) << 4);
             const u32 bits = bits_of<16, 4>((code >> 4) << 2 * part_of_half);
             if (part_of_half == 0) high[i] = (u8)bits;
+        }
+    }
+};
+
+template <> struct Encode<q3_k> {
+    static __device__ void put(u8 *block, const f32 (&x)[8], int lane) {
+        const f32 own = SignedRuns<4>::search(x), d = largest_of<32>(own) / -32;
+        const f32 part = round_clamped(own * inverse(d), -32, 31);
+        const u32 bits = (u32)((i32)part + 32), later = __shfl_xor_sync(0xffffffffu, bits, 16);
+        const u32 highs = bits_of<32, 8>((bits >> 4) << lane / 8 * 2);
+        if (lane < 16 && lane % 2 == 0) block[96 + lane / 2] = (u8)((bits & 15u) | (later & 15u) << 4);
+        if (lane < 8 && lane % 2 == 0) block[104 + lane / 2] = (u8)highs;
+        if (lane == 0) put_half(block + 108, d);
+        f16 half = {to_f16(d)};
+        const f32 factor = inverse(widen(half) * part);
+        u32 codes[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            codes[i] = (u32)(round_clamped(x[i] * factor, -4, 3) + 4);
+            const u32 thirds = bits_of<32, 4>((codes[i] >> 2) << lane / 4);
+            if (lane < 4) block[lane * 8 + i] = (u8)thirds;
+        }
+        put_quarters(block + 32, codes, lane);
+    }
+};
+template <> struct Encode<q8_k> {
+    static __device__ void put(u8 *block, const f32 (&x)[8], int lane) {
+        f32 largest = x[0];
+#pragma unroll
+        for (int i = 1; i < 8; ++i) largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
+        largest = largest_of<32>(largest);
+        const f32 factor = largest != 0 ? -127.0f / largest : 0;
+        i32 sum = 0;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const i32 code = (i32)round_clamped(multiply_rn(x[i], factor), -127, 127);
+            block[4 + lane * 8 + i] = (u8)code;
+            sum += code;
+        }
+        sum = count_of<2>(sum);
+        if (lane == 0) *(f32 *)block = inverse(factor);
+        if (lane % 2 == 0) *(u16 *)(block + 260 + lane) = (u16)sum;
+    }
+};
+// Four lanes have a run of 32.
+template <> struct Encode<iq4_xs> {
+    static __device__ void put(u8 *block, const f32 (&x)[8], int lane) {
+        const f32 own = iq4_scale<4>(x), d = largest_of<32>(own) / -32;
+        const f32 part = round_clamped(own * inverse(d), -32, 31);
+        const u32 bits = (u32)((i32)part + 32), lows = bits_of<32, 4>((bits & 15u) << lane / 4 * 4);
+        const u32 highs = bits_of<32, 4>((bits >> 4) << lane / 4 * 2);
+        if (lane == 0) put_half(block, d);
+        if (lane < 2) block[2 + lane] = (u8)(highs >> 8 * lane);
+        if (lane < 4) block[4 + lane] = (u8)(lows >> 8 * lane);
+        f16 half = {to_f16(d)};
+        const f32 factor = inverse(widen(half) * part);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const u32 code = iq4_code(x[i] * factor), later = __shfl_xor_sync(0xffffffffu, code, 2);
+            if (lane % 4 < 2) block[8 + lane / 4 * 16 + lane % 4 * 8 + i] = (u8)(code | later << 4);
         }
     }
 };

@@ -27,12 +27,25 @@ pub enum Quant {
     Q8_0,
     /// GGUF: blocks of 32, 8 bits, a scale, and the scaled sum.
     Q8_1,
+    /// GGUF: blocks of 256, 2 bits, 4-bit scales and minima per 16.
+    Q2K,
+    /// GGUF: blocks of 256, 3 bits, 6-bit scales per 16.
+    Q3K,
     /// GGUF: blocks of 256, 4 bits, 6-bit scales and minima per 32.
     Q4K,
     /// GGUF: blocks of 256, 5 bits, 6-bit scales and minima per 32.
     Q5K,
     /// GGUF: blocks of 256, 6 bits, 8-bit scales per 16.
     Q6K,
+    /// GGUF: blocks of 256, 8 bits, an `f32` scale, and sums of 16.
+    Q8K,
+    /// GGUF: blocks of 32, 4 bits that select one of 16 fixed values, a scale.
+    Iq4Nl,
+    /// GGUF: blocks of 256, 4 bits that select one of 16 fixed values, 6-bit scales per 32.
+    Iq4Xs,
+    /// GGUF, OCP MX: blocks of 32 numbers of 4 bits (e2m1), a power of two (e8m0) as scale. 255, NaN in OCP's definition, is 2^128 here, as
+    /// in GGUF.
+    Mxfp4,
     /// 8 bits with an `f32` scale per row.
     Int8,
     /// 4 bits with an `f16` scale per group of 32, 64 or 128, and optional zero points (default 8). Of each 32 weights, byte *i* holds
@@ -42,16 +55,22 @@ pub enum Quant {
 
 impl Quant {
     /// All types.
-    pub const ALL: [Quant; 13] = [
+    pub const ALL: [Quant; 19] = [
         Quant::Q4_0,
         Quant::Q4_1,
         Quant::Q5_0,
         Quant::Q5_1,
         Quant::Q8_0,
         Quant::Q8_1,
+        Quant::Q2K,
+        Quant::Q3K,
         Quant::Q4K,
         Quant::Q5K,
         Quant::Q6K,
+        Quant::Q8K,
+        Quant::Iq4Nl,
+        Quant::Iq4Xs,
+        Quant::Mxfp4,
         Quant::Int8,
         Quant::Int4(32),
         Quant::Int4(64),
@@ -76,9 +95,15 @@ impl Quant {
             Quant::Q5_1 => "q5_1",
             Quant::Q8_0 => "q8_0",
             Quant::Q8_1 => "q8_1",
+            Quant::Q2K => "q2_k",
+            Quant::Q3K => "q3_k",
             Quant::Q4K => "q4_k",
             Quant::Q5K => "q5_k",
             Quant::Q6K => "q6_k",
+            Quant::Q8K => "q8_k",
+            Quant::Iq4Nl => "iq4_nl",
+            Quant::Iq4Xs => "iq4_xs",
+            Quant::Mxfp4 => "mxfp4",
             Quant::Int8 => "int8_rows",
             Quant::Int4(_) => "int4_groups",
         }
@@ -93,9 +118,15 @@ impl Quant {
             Quant::Q5_1 => Some(7),
             Quant::Q8_0 => Some(8),
             Quant::Q8_1 => Some(9),
+            Quant::Q2K => Some(10),
+            Quant::Q3K => Some(11),
             Quant::Q4K => Some(12),
             Quant::Q5K => Some(13),
             Quant::Q6K => Some(14),
+            Quant::Q8K => Some(15),
+            Quant::Iq4Nl => Some(20),
+            Quant::Iq4Xs => Some(23),
+            Quant::Mxfp4 => Some(39),
             Quant::Int8 | Quant::Int4(_) => None,
         }
     }
@@ -108,7 +139,7 @@ impl Quant {
     /// Weights per block; the number of columns is a multiple of it.
     pub fn block_size(self) -> usize {
         match self {
-            Quant::Q4K | Quant::Q5K | Quant::Q6K => 256,
+            Quant::Q2K | Quant::Q3K | Quant::Q4K | Quant::Q5K | Quant::Q6K | Quant::Q8K | Quant::Iq4Xs => 256,
             Quant::Int4(group) => group,
             _ => 32,
         }
@@ -123,9 +154,15 @@ impl Quant {
             Quant::Q5_1 => 24,
             Quant::Q8_0 => 34,
             Quant::Q8_1 => 36,
+            Quant::Q2K => 84,
+            Quant::Q3K => 110,
             Quant::Q4K => 144,
             Quant::Q5K => 176,
             Quant::Q6K => 210,
+            Quant::Q8K => 292,
+            Quant::Iq4Nl => 18,
+            Quant::Iq4Xs => 136,
+            Quant::Mxfp4 => 17,
             Quant::Int8 => 32,
             Quant::Int4(group) => group / 2,
         }
@@ -140,7 +177,8 @@ impl Quant {
     /// The required alignment, as a type of that size.
     pub(crate) fn alignment(self) -> DType {
         match self {
-            Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 | Quant::Q6K => DType::F16,
+            Quant::Mxfp4 => DType::U8,
+            Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 | Quant::Q3K | Quant::Q6K | Quant::Iq4Nl => DType::F16,
             _ => DType::U32,
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_gpu::{Arg, Launch};
+use warpwave_gpu::{Arg, HostBuffer, Launch};
 use warpwave_jit::Jit;
-use warpwave_kernels::{DType, Layout, programs};
+use warpwave_kernels::{DType, Layout, View, ViewMut, programs};
 
 use crate::common::values::{Value, decode, encode, format, range, round, ulp, wrap};
 use crate::common::{Random, devices, full, seed};
@@ -306,5 +306,40 @@ fn the_64_bit_index_kernels_agree_with_the_reference() {
         // SAFETY: as above.
         unsafe { kernel("scatter_add_u32_u32", "scatter_add_u32_u32_scalar64").launch(&stream, launch, args) }.unwrap();
         assert_eq!(stream.download(&sums).unwrap(), wanted, "sums on {}", device.name());
+    }
+}
+
+/// Additions to narrow elements exchange words. Memory of the application may end within one: nothing beside it is touched, which virtual
+/// GPUs check, and the bytes around it show.
+#[test]
+fn unordered_additions_stay_inside_memory_of_odd_size() {
+    for device in devices() {
+        let suite = Suite::new(&device);
+        let stream = &suite.stream;
+        for dtype in [DType::U8, DType::I16, DType::F16, DType::Bf16] {
+            let size = dtype.size();
+            for elements in [1usize, 2, 3, 5, 7, 1023] {
+                let x = vec![
+                    encode(dtype, if matches!(dtype, DType::U8 | DType::I16) { Value::Int(1) } else { Value::Real(1.0) });
+                    2 * elements
+                ];
+                let ids: Vec<u32> = (0..2 * elements as u32).map(|i| i % elements as u32).collect();
+                let (x, ids) = (stream.upload(&x.concat()).unwrap(), stream.upload(&ids).unwrap());
+                let layout = |len: usize| Layout::contiguous(&[len]).unwrap();
+                let x = View::of_bytes(&x, dtype, layout(2 * elements)).unwrap();
+                let ids = View::new(&ids, layout(2 * elements)).unwrap();
+                // Exactly as long as its elements.
+                let mut out = HostBuffer::from_vec(&device, vec![0u8; elements * size]).unwrap();
+                {
+                    let mut out = ViewMut::of_bytes(&mut out, dtype, layout(elements)).unwrap();
+                    suite.kernels.scatter_add_unordered(stream, &mut out, &ids, &x, 0).unwrap();
+                    suite.kernels.index_add_unordered(stream, &mut out, &ids, &x, 0).unwrap();
+                }
+                stream.synchronize().unwrap();
+                let found = out.as_slice().unwrap().to_vec();
+                let four = encode(dtype, if matches!(dtype, DType::U8 | DType::I16) { Value::Int(4) } else { Value::Real(4.0) });
+                assert_eq!(found, four.repeat(elements), "{dtype} on {}", device.name());
+            }
+        }
     }
 }

@@ -22,7 +22,7 @@ pub(super) const ROUTER: &str = ".ffn_gate_inp.";
 const BATCH: usize = 1 << 14;
 
 /// Whether weights of this type can be read and written.
-pub(super) fn is_supported(kind: Kind) -> bool {
+pub(crate) fn is_supported(kind: Kind) -> bool {
     match kind {
         Kind::Plain(dtype) => matches!(dtype, DType::F32 | DType::F16 | DType::Bf16),
         Kind::Quant(quant) => quant.gguf_type().is_some(),
@@ -54,7 +54,7 @@ fn encode(kind: Kind, x: &[f32], out: &mut [u8]) {
 }
 
 /// Returns all elements as `f32`. The type is [supported](is_supported).
-pub(super) fn to_f32(kind: Kind, bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn to_f32(kind: Kind, bytes: &[u8]) -> Vec<f32> {
     let (block, size) = kind.block();
     let mut out = vec![0.0; bytes.len() / size * block];
     decode(kind, &bytes[..out.len() / block * size], &mut out);
@@ -62,7 +62,7 @@ pub(super) fn to_f32(kind: Kind, bytes: &[u8]) -> Vec<f32> {
 }
 
 /// Converts weights to another type, on all cores. Both types are [supported](is_supported), and rows are whole blocks of both.
-pub(super) fn convert(from: Kind, bytes: &[u8], to: Kind) -> Vec<u8> {
+pub(crate) fn convert(from: Kind, bytes: &[u8], to: Kind) -> Vec<u8> {
     let size = |kind: Kind, elements: usize| elements / kind.block().0 * kind.block().1;
     let count = bytes.len() / from.block().1 * from.block().0;
     let mut out = vec![0; size(to, count)];
@@ -88,9 +88,9 @@ pub(super) fn convert(from: Kind, bytes: &[u8], to: Kind) -> Vec<u8> {
     out
 }
 
-/// The type a weight is converted to. Norms and biases are `f32`. The output matrix matters more than others: with 4-bit weights it gets 6
-/// bits. Rows that are not whole blocks get a type with about as many bits and blocks of 32, or `f16`.
-pub(super) fn target(info: &TensorInfo, to: Option<Kind>, tied: bool) -> Kind {
+/// The type a weight is converted to. Norms and biases are `f32`. The output matrix matters more than others: with 2- to 4-bit weights it
+/// gets 6 bits. Rows that are not whole blocks get a type with about as many bits and blocks of 32, or `f16`.
+pub(crate) fn target(info: &TensorInfo, to: Option<Kind>, tied: bool) -> Kind {
     let Some(columns) = info.shape.last().copied().filter(|_| !is_vector(&info.name, &info.shape)) else {
         return Kind::Plain(DType::F32);
     };
@@ -104,8 +104,10 @@ pub(super) fn target(info: &TensorInfo, to: Option<Kind>, tied: bool) -> Kind {
         Some(Kind::Quant(quant)) => quant,
     };
     let output = info.name == if tied { "token_embd.weight" } else { "output.weight" };
-    let quant = if output && quant == Quant::Q4K { Quant::Q6K } else { quant };
+    let few_bits = matches!(quant, Quant::Q2K | Quant::Q3K | Quant::Q4K | Quant::Iq4Xs | Quant::Mxfp4);
+    let quant = if output && few_bits { Quant::Q6K } else { quant };
     let small = match quant {
+        Quant::Q2K | Quant::Q3K | Quant::Iq4Xs => Quant::Iq4Nl,
         Quant::Q4K => Quant::Q5_0,
         Quant::Q5K => Quant::Q5_1,
         Quant::Q6K => Quant::Q8_0,
@@ -126,9 +128,14 @@ fn file_type(kind: Kind) -> Option<u32> {
         Kind::Quant(Quant::Q8_0) => 7,
         Kind::Quant(Quant::Q5_0) => 8,
         Kind::Quant(Quant::Q5_1) => 9,
+        Kind::Quant(Quant::Q2K) => 10,
+        Kind::Quant(Quant::Q3K) => 11,
         Kind::Quant(Quant::Q4K) => 14,
         Kind::Quant(Quant::Q5K) => 16,
         Kind::Quant(Quant::Q6K) => 18,
+        Kind::Quant(Quant::Iq4Nl) => 25,
+        Kind::Quant(Quant::Iq4Xs) => 30,
+        Kind::Quant(Quant::Mxfp4) => 38,
         _ => return None,
     })
 }
@@ -137,7 +144,7 @@ impl Checkpoint {
     /// Returns names, types and shapes of the weights as [`Checkpoint::write_gguf`] converts them.
     pub fn converted(&self, to: Option<Kind>) -> Result<Vec<TensorInfo>> {
         if let Some(kind) = to.filter(|kind| !is_supported(*kind)) {
-            return Err(bad_key(&self.path, "weights", format!("cannot convert to {kind}; use f32, f16, bf16, q8_0 or q4_k")));
+            return Err(bad_key(&self.path, "weights", format!("cannot convert to {kind}; use f32, f16, bf16 or a type of GGUF")));
         }
         let tied = self.is_tied();
         Ok(self.infos().map(|info| TensorInfo { kind: target(&info, to, tied), ..info }).collect())

@@ -39,12 +39,12 @@ pub enum CheckpointError {
     },
 }
 
-pub(super) type Result<T, E = CheckpointError> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = CheckpointError> = std::result::Result<T, E>;
 
-pub(super) fn bad_key(path: &str, key: &str, reason: impl Into<String>) -> CheckpointError {
+pub(crate) fn bad_key(path: &str, key: &str, reason: impl Into<String>) -> CheckpointError {
     CheckpointError::Key { path: path.to_owned(), key: key.to_owned(), reason: reason.into() }
 }
 
-pub(super) fn bad_tensor(path: &str, name: &str, reason: impl Into<String>) -> CheckpointError {
+pub(crate) fn bad_tensor(path: &str, name: &str, reason: impl Into<String>) -> CheckpointError {
     CheckpointError::Tensor { path: path.to_owned(), name: name.to_owned(), reason: reason.into() }
 }

@@ -9,6 +9,7 @@ use warpwave_kernels::{ExpertScore, Glu, RopeScaling, Routing};
 use super::error::{Result, bad_key};
 use super::family::Traits;
 use super::json::{self, Keys};
+use super::packed::Packing;
 use super::tensors::Forms;
 use super::validate::{self, Names};
 use crate::config::{Config, Family, LongRope, MlaConfig, MoeConfig, RopeConfig};
@@ -59,6 +60,8 @@ pub(super) struct FolderConfig {
     pub forms: Forms,
     /// Whether gate, up and down projections must have biases. Attention biases are used if the file has them.
     pub mlp_bias: bool,
+    /// How matrices are packed, if they are.
+    pub packing: Option<Packing>,
 }
 
 /// Reads `config.json` and `generation_config.json`.
@@ -166,14 +169,14 @@ pub(super) fn config(folder: &Path) -> Result<FolderConfig> {
     validate::config(&shown, &NAMES, &config)?;
     let tied = keys.bool("tie_word_embeddings")?.unwrap_or(traits.tied);
     let mut forms = Forms::of_config(&config, Some(tied));
-    forms.mxfp4 = quantization(&keys, family)?;
+    let packing = quantization(&keys, family, &mut forms)?;
     if family == Family::Falcon && config.parallel {
         let new = keys.bool("new_decoder_architecture")?.unwrap_or(false);
         forms.two_norms = new && keys.usize("num_ln_in_parallel_attn")?.unwrap_or(2) == 2;
     }
     // Phi 3 has no such biases, whatever the key says.
     let mlp_bias = keys.bool("mlp_bias")?.unwrap_or(false) && family != Family::Phi3;
-    Ok(FolderConfig { config, forms, mlp_bias })
+    Ok(FolderConfig { config, forms, mlp_bias, packing })
 }
 
 fn traits(keys: &Keys<'_>) -> Result<&'static Traits> {
@@ -195,14 +198,19 @@ fn neutral(keys: &Keys<'_>, family: Family) -> Result<()> {
     Ok(())
 }
 
-/// Whether gpt-oss's experts are MXFP4. Other quantized folders are not supported.
-fn quantization(keys: &Keys<'_>, family: Family) -> Result<bool> {
-    let Some(own) = keys.object("quantization_config")? else { return Ok(false) };
-    match own.str("quant_method")? {
-        Some("mxfp4") if family == Family::GptOss => Ok(true),
-        found => Err(own.bad(
+/// How a quantized folder's matrices are packed. MXFP4 is a form of gpt-oss's experts.
+fn quantization(keys: &Keys<'_>, family: Family, forms: &mut Forms) -> Result<Option<Packing>> {
+    let Some(own) = keys.object("quantization_config")? else { return Ok(None) };
+    let found = own.str("quant_method")?.unwrap_or("none");
+    if found == "mxfp4" && family == Family::GptOss {
+        forms.mxfp4 = true;
+        return Ok(None);
+    }
+    match Packing::of_config(&own, found)? {
+        Some(packing) => Ok(Some(packing)),
+        None => Err(own.bad(
             "quant_method",
-            format!("unsupported method {}; use a model that is not quantized, or a GGUF file", found.unwrap_or("none")),
+            format!("unsupported method {found}; expected fp8, gptq or awq, a model that is not quantized, or a GGUF file"),
         )),
     }
 }

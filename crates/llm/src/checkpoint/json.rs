@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::error::{CheckpointError, Result, bad_key};
 
 /// Reads a JSON file.
-pub(super) fn read(path: &Path) -> Result<Value> {
+pub(crate) fn read(path: &Path) -> Result<Value> {
     let shown = path.display().to_string();
     let text = fs::read(path).map_err(|source| CheckpointError::Io { path: shown.clone(), source })?;
     serde_json::from_slice(&text).map_err(|error| bad_key(&shown, "file", format!("invalid JSON: {error}")))
@@ -16,7 +16,7 @@ pub(super) fn read(path: &Path) -> Result<Value> {
 
 /// The keys of one or several JSON objects; the first object that has a key wins.
 #[derive(Clone)]
-pub(super) struct Keys<'a> {
+pub(crate) struct Keys<'a> {
     path: &'a str,
     /// The path of the objects within the file, with a trailing dot.
     within: String,

@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`: vectors of texts, pooled from a decoder's hidden states.
+//! `POST /v1/embeddings`: vectors of texts, of an encoder or pooled from a decoder's hidden states.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use warpwave_llm::engine::{EngineEvent, EngineRequest, Pooling};
 use crate::access::read_json;
 use crate::app::App;
 use crate::channel::channels;
+use crate::encoder::ServedEncoder;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::model::ServedModel;
-use crate::openai::prompts::{Prompt, prompts};
+use crate::openai::prompts::{inputs, prompts};
 
 /// OpenAI's maximum of texts in a request.
 const MAX_INPUTS: usize = 2048;
@@ -23,10 +24,15 @@ const MAX_INPUTS: usize = 2048;
 const AT_ONCE: usize = 32;
 
 struct Wanted {
-    inputs: Vec<Prompt>,
-    pooling: Pooling,
+    inputs: Vec<Vec<u32>>,
     dimensions: usize,
     base64: bool,
+}
+
+/// What makes the vectors.
+enum Maker {
+    Model(Arc<ServedModel>, Pooling),
+    Encoder(Arc<ServedEncoder>),
 }
 
 pub(crate) async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> ApiResult<Json<Value>> {
@@ -35,32 +41,76 @@ pub(crate) async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body
     let prepared = tokio::task::spawn_blocking({
         let app = app.clone();
         move || {
-            let model = app.model(fields.string("model")?)?;
-            Ok::<_, ApiError>((Wanted::parse(&model, &fields)?, model))
+            let name = fields.string("model")?;
+            let maker = match app.encoder(name) {
+                Some(encoder) => Maker::Encoder(encoder),
+                None => Maker::Model(app.model(name)?, pooling(&fields)?),
+            };
+            Ok::<_, ApiError>((Wanted::parse(&maker, &fields)?, maker))
         }
     });
-    let (wanted, model) = prepared.await.map_err(|_| failed("the texts could not be processed"))??;
-    let tokens: usize = wanted.inputs.iter().map(|input| input.tokens.len()).sum();
+    let (wanted, maker) = prepared.await.map_err(|_| failed("the texts could not be processed"))??;
+    let tokens: usize = wanted.inputs.iter().map(Vec::len).sum();
     let mut data = Vec::new();
-    let mut inputs = wanted.inputs.into_iter().map(|input| input.tokens).peekable();
+    let mut inputs = wanted.inputs.into_iter().peekable();
     while inputs.peek().is_some() {
-        for vector in embed(&app, &model, inputs.by_ref().take(AT_ONCE).collect(), wanted.pooling).await? {
+        let some: Vec<Vec<u32>> = inputs.by_ref().take(AT_ONCE).collect();
+        let vectors = match &maker {
+            Maker::Model(model, pooling) => embed(&app, model, some, *pooling).await?,
+            Maker::Encoder(encoder) => {
+                let encoder = encoder.clone();
+                let vectors = tokio::task::spawn_blocking(move || encoder.embed(&some)).await;
+                vectors.map_err(|_| failed("the encoder failed"))?.map_err(failed)?
+            }
+        };
+        for vector in vectors {
             let vector = shortened(vector, wanted.dimensions);
             let shown = if wanted.base64 { base64(&vector).into() } else { json!(vector) };
             data.push(json!({ "object": "embedding", "index": data.len(), "embedding": shown }));
         }
     }
     let usage = json!({ "prompt_tokens": tokens, "total_tokens": tokens });
-    Ok(Json(json!({ "object": "list", "data": data, "model": model.id, "usage": usage })))
+    Ok(Json(json!({ "object": "list", "data": data, "model": maker.id(), "usage": usage })))
+}
+
+impl Maker {
+    fn id(&self) -> &str {
+        match self {
+            Maker::Model(model, _) => &model.id,
+            Maker::Encoder(encoder) => &encoder.id,
+        }
+    }
+}
+
+/// How the states of a decoder become a vector.
+fn pooling(fields: &Fields) -> ApiResult<Pooling> {
+    match fields.string("pooling")? {
+        None | Some("last") => Ok(Pooling::Last),
+        Some("mean") => Ok(Pooling::Mean),
+        Some(_) => Err(ApiError::invalid("pooling", "pooling: expected last or mean")),
+    }
 }
 
 impl Wanted {
-    fn parse(model: &ServedModel, fields: &Fields) -> ApiResult<Wanted> {
-        let inputs = prompts(model, fields, "input")?;
+    fn parse(maker: &Maker, fields: &Fields) -> ApiResult<Wanted> {
+        let (inputs, size): (Vec<Vec<u32>>, usize) = match maker {
+            Maker::Model(model, _) => {
+                let prompts = prompts(model, fields, "input")?;
+                (prompts.into_iter().map(|prompt| prompt.tokens).collect(), model.client.embedding_size())
+            }
+            Maker::Encoder(encoder) => {
+                if fields.get("pooling").is_some() {
+                    return Err(ApiError::invalid("pooling", "pooling: an encoder has its own; expected none"));
+                }
+                let inputs = inputs(fields, "input", encoder.config.vocab, |text| encoder.encode(text), |tokens| tokens)?;
+                inputs.iter().try_for_each(|tokens| encoder.check(tokens))?;
+                (inputs, encoder.config.hidden)
+            }
+        };
         if inputs.len() > MAX_INPUTS {
             return Err(ApiError::invalid("input", format!("input: expected at most {MAX_INPUTS} texts, got {}", inputs.len())));
         }
-        if let Some(number) = inputs.iter().position(|input| input.tokens.is_empty()) {
+        if let Some(number) = inputs.iter().position(Vec::is_empty) {
             return Err(ApiError::invalid("input", format!("input: text {number} is empty")));
         }
         let base64 = match fields.string("encoding_format")? {
@@ -68,14 +118,8 @@ impl Wanted {
             Some("base64") => true,
             Some(_) => return Err(ApiError::invalid("encoding_format", "encoding_format: expected float or base64")),
         };
-        let pooling = match fields.string("pooling")? {
-            None | Some("last") => Pooling::Last,
-            Some("mean") => Pooling::Mean,
-            Some(_) => return Err(ApiError::invalid("pooling", "pooling: expected last or mean")),
-        };
-        let size = model.client.embedding_size();
         let dimensions = fields.integer("dimensions", 1, size as i64)?.map_or(size, |dimensions| dimensions as usize);
-        Ok(Wanted { inputs, pooling, dimensions, base64 })
+        Ok(Wanted { inputs, dimensions, base64 })
     }
 }
 
@@ -105,7 +149,7 @@ fn failed(message: impl Into<String>) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
-/// The first elements of a vector, again of length 1.
+/// The first elements of a vector, of length 1; a whole vector stays as it is.
 fn shortened(mut vector: Vec<f32>, dimensions: usize) -> Vec<f32> {
     if dimensions < vector.len() {
         vector.truncate(dimensions);

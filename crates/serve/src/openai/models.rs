@@ -9,21 +9,34 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::encoder::ServedEncoder;
 use crate::error::ApiError;
 use crate::registry::Slot;
 
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
     // No model is listed while the first one loads.
     let slots = if app.not_ready() == Some("loading") { Vec::new() } else { app.registry.slots() };
-    let models: Vec<Value> = slots.iter().map(|slot| described(slot)).chain(app.images.described()).collect();
+    let encoders = app.encoders();
+    let encoders = encoders.iter().map(|encoder| described_encoder(encoder));
+    let models: Vec<Value> = slots.iter().map(|slot| described(slot)).chain(encoders).chain(app.images.described()).collect();
     Json(json!({ "object": "list", "data": models }))
 }
 
 pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+    if let Some(encoder) = app.encoders().iter().find(|encoder| encoder.id == name) {
+        return Ok(Json(described_encoder(encoder)));
+    }
     match app.images.described() {
         Some(model) if model["id"] == name => Ok(Json(model)),
         _ => Ok(Json(described(&*app.registry.find(Some(&name))?))),
     }
+}
+
+fn described_encoder(encoder: &ServedEncoder) -> Value {
+    json!({
+        "id": encoder.id, "object": "model", "created": encoder.created, "owned_by": "warpwave", "root": encoder.id, "parent": null,
+        "max_model_len": encoder.config.context, "status": "loaded",
+    })
 }
 
 fn described(slot: &Slot) -> Value {

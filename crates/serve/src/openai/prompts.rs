@@ -14,14 +14,20 @@ pub(crate) struct Prompt {
 
 /// Reads a field with a text, a list of texts, token ids, or a list of lists of token ids.
 pub(crate) fn prompts(model: &ServedModel, fields: &Fields, name: &str) -> ApiResult<Vec<Prompt>> {
-    let vocab = model.client.vocab();
+    let text = |text: &str| Ok(Prompt { tokens: model.tokenizer.encode_prompt(text, true)?, echo: text.to_owned() });
+    inputs(fields, name, model.client.vocab(), text, |tokens| Prompt { echo: model.tokenizer.decode(&tokens, true), tokens })
+}
+
+/// Reads the same kinds of field; `text` and `tokens` convert each.
+pub(crate) fn inputs<T>(
+    fields: &Fields,
+    name: &str,
+    vocab: usize,
+    text: impl Fn(&str) -> ApiResult<T>,
+    tokens: impl Fn(Vec<u32>) -> T,
+) -> ApiResult<Vec<T>> {
     let wrong = || ApiError::invalid(name, format!("{name}: expected text, a list of texts, or token ids below {vocab}"));
-    let text =
-        |text: &str| -> ApiResult<Prompt> { Ok(Prompt { tokens: model.tokenizer.encode_prompt(text, true)?, echo: text.to_owned() }) };
-    let ids = |items: &[Value]| -> ApiResult<Prompt> {
-        let tokens = token_ids(items, vocab).ok_or_else(wrong)?;
-        Ok(Prompt { echo: model.tokenizer.decode(&tokens, true), tokens })
-    };
+    let ids = |items: &[Value]| -> ApiResult<T> { Ok(tokens(token_ids(items, vocab).ok_or_else(wrong)?)) };
     match fields.get(name) {
         Some(Value::String(prompt)) => Ok(vec![text(prompt)?]),
         Some(Value::Array(items)) => match items.first() {

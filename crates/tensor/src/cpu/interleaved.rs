@@ -7,6 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_kernels::Quant;
 
 use super::pool::parallel;
+use super::quant::{IQ4_VALUES, MXFP4_VALUES};
 use super::simd::{LANES, Simd};
 
 /// Quantized weights in the order that matrix products read.
@@ -35,9 +36,15 @@ fn fields(quant: Quant) -> &'static [Field] {
         Quant::Q5_1 => &[(0, 2, 2), (4, 4, 1), (8, 4, 4)],
         Quant::Q8_0 => &[(0, 2, 1), (2, 4, 8)],
         Quant::Q8_1 => &[(0, 2, 2), (4, 4, 8)],
+        Quant::Q2K => &[(0, 1, 16), (16, 4, 16), (80, 2, 2)],
+        Quant::Q3K => &[(0, 4, 8), (32, 4, 16), (96, 1, 12), (108, 2, 1)],
         Quant::Q4K => &[(0, 2, 2), (4, 1, 12), (16, 4, 32)],
         Quant::Q5K => &[(0, 2, 2), (4, 1, 12), (16, 4, 8), (48, 4, 32)],
         Quant::Q6K => &[(0, 4, 32), (128, 4, 16), (192, 1, 16), (208, 2, 1)],
+        Quant::Q8K => &[(0, 4, 65), (260, 2, 16)],
+        Quant::Iq4Nl => &[(0, 2, 1), (2, 4, 4)],
+        Quant::Iq4Xs => &[(0, 2, 1), (2, 1, 6), (8, 4, 32)],
+        Quant::Mxfp4 => &[(0, 1, 1), (1, 4, 4)],
         _ => panic!("{quant} stores its scales outside its blocks, which is not supported here"),
     }
 }
@@ -176,12 +183,12 @@ impl Interleaved {
 }
 
 /// 32 columns of 16 rows: vector `w` of `codes` has columns `4w` to `4w + 3`. A weight is d · (code - ZERO) + m; in SPLIT formats the
-/// second 16 columns have their own scale.
+/// second 16 columns have their own scale and minimum.
 #[derive(Clone, Copy)]
 pub(super) struct Unit<S: Simd> {
     pub codes: [S::I; 8],
     pub d: [S::F; 2],
-    pub m: S::F,
+    pub m: [S::F; 2],
 }
 
 /// A quantization format, interleaved.
@@ -196,7 +203,7 @@ pub(super) trait Format: Send {
     const SIGNED: bool = false;
     /// The format has minimums (`m`).
     const MINIMUM: bool = false;
-    /// Each 16 columns have their own scale.
+    /// Each 16 columns have their own scale and minimum.
     const SPLIT: bool = false;
 
     /// Unit `i` of a block of 16 rows.
@@ -242,10 +249,10 @@ fn five_bits<S: Simd>(block: &[u8], start: usize, fifths: usize) -> [S::I; 8] {
 }
 
 #[inline(always)]
-fn signed<S: Simd>(block: &[u8], start: usize) -> [S::I; 8] {
+fn signed<S: Simd>(block: &[u8], start: usize, i: usize) -> [S::I; 8] {
     let mut codes = [S::splat_i(0); 8];
     for (w, code) in codes.iter_mut().enumerate() {
-        *code = S::signed(words::<S>(block, start, w));
+        *code = S::signed(words::<S>(block, start, i * 8 + w));
     }
     codes
 }
@@ -276,6 +283,31 @@ fn run_nibbles<S: Simd>(block: &[u8], start: usize, i: usize) -> [S::I; 8] {
     codes
 }
 
+/// 4-bit codes of 32 columns, looked up in a table of signed bytes.
+#[inline(always)]
+fn looked_up<S: Simd>(table: &[i8; 16], block: &[u8], start: usize) -> [S::I; 8] {
+    nibbles::<S>(block, start).map(|codes| S::signed(S::look_up(table, codes)))
+}
+
+/// 2-bit codes of run `i` of Q2_K and Q3_K: four runs share 8 words.
+#[inline(always)]
+fn run_quarters<S: Simd>(block: &[u8], start: usize, i: usize) -> [S::I; 8] {
+    let mut codes = [S::splat_i(0); 8];
+    for (w, code) in codes.iter_mut().enumerate() {
+        *code = S::and(S::shr(words::<S>(block, start, i / 4 * 8 + w), (i % 4 * 2) as u32), S::splat_i(0x03030303));
+    }
+    codes
+}
+
+/// The power of two that an e8m0 byte stands for, halved because codes are doubled: 2^(e - 128).
+#[inline(always)]
+fn e8m0<S: Simd>(block: &[u8]) -> S::F {
+    let e = S::bytes(at(block, 0));
+    // A product, because the exponent field alone cannot hold the smallest, which are subnormal.
+    let power = |e: S::I| S::from_bits(S::shl(S::add_i(S::shr(e, 1), S::splat_i(63)), 23));
+    S::mul(power(e), power(S::add_i(e, S::splat_i(1))))
+}
+
 macro_rules! formats {
     ($($name:ident ($columns:literal, $bytes:literal) { $(const $flag:ident: $ty:ty = $value:expr;)* } |$block:ident, $i:ident| $unit:expr)*) => { $(
         pub(super) struct $name;
@@ -293,16 +325,17 @@ macro_rules! formats {
     )* };
 }
 formats! {
-    Q4_0 (32, 18) { const ZERO: i32 = 8; } |block, _i| (nibbles::<S>(block, 2), [half_at::<S>(block, 0); 2], S::splat(0.0))
-    Q4_1 (32, 20) { const MINIMUM: bool = true; } |block, _i| (nibbles::<S>(block, 4), [half_at::<S>(block, 0); 2], half_at::<S>(block, 2))
-    Q5_0 (32, 22) { const ZERO: i32 = 16; } |block, _i| (five_bits::<S>(block, 6, 2), [half_at::<S>(block, 0); 2], S::splat(0.0))
+    Q4_0 (32, 18) { const ZERO: i32 = 8; } |block, _i| (nibbles::<S>(block, 2), [half_at::<S>(block, 0); 2], [S::splat(0.0); 2])
+    Q4_1 (32, 20) { const MINIMUM: bool = true; } |block, _i|
+        (nibbles::<S>(block, 4), [half_at::<S>(block, 0); 2], [half_at::<S>(block, 2); 2])
+    Q5_0 (32, 22) { const ZERO: i32 = 16; } |block, _i| (five_bits::<S>(block, 6, 2), [half_at::<S>(block, 0); 2], [S::splat(0.0); 2])
     Q5_1 (32, 24) { const MINIMUM: bool = true; }
-        |block, _i| (five_bits::<S>(block, 8, 4), [half_at::<S>(block, 0); 2], half_at::<S>(block, 2))
-    Q8_0 (32, 34) { const SIGNED: bool = true; } |block, _i| (signed::<S>(block, 2), [half_at::<S>(block, 0); 2], S::splat(0.0))
-    Q8_1 (32, 36) { const SIGNED: bool = true; } |block, _i| (signed::<S>(block, 4), [half_at::<S>(block, 0); 2], S::splat(0.0))
+        |block, _i| (five_bits::<S>(block, 8, 4), [half_at::<S>(block, 0); 2], [half_at::<S>(block, 2); 2])
+    Q8_0 (32, 34) { const SIGNED: bool = true; } |block, _i| (signed::<S>(block, 2, 0), [half_at::<S>(block, 0); 2], [S::splat(0.0); 2])
+    Q8_1 (32, 36) { const SIGNED: bool = true; } |block, _i| (signed::<S>(block, 4, 0), [half_at::<S>(block, 0); 2], [S::splat(0.0); 2])
     Q4K (256, 144) { const MINIMUM: bool = true; } |block, i| {
         let (d, m) = six_bits::<S>(block, i);
-        (run_nibbles::<S>(block, 16, i), [d; 2], m)
+        (run_nibbles::<S>(block, 16, i), [d; 2], [m; 2])
     }
     Q5K (256, 176) { const MINIMUM: bool = true; } |block, i| {
         let ((d, m), mut codes) = (six_bits::<S>(block, i), run_nibbles::<S>(block, 48, i));
@@ -310,7 +343,7 @@ formats! {
             let fifths = S::and(S::shr(words::<S>(block, 16, w), i as u32), S::splat_i(0x01010101));
             *code = S::or(*code, S::shl(fifths, 4));
         }
-        (codes, [d; 2], m)
+        (codes, [d; 2], [m; 2])
     }
     Q6K (256, 210) { const ZERO: i32 = 32; const SPLIT: bool = true; } |block, i| {
         let (part, quarter, mut codes) = (i / 4, i % 4, [S::splat_i(0); 8]);
@@ -321,8 +354,41 @@ formats! {
         }
         let d = half_at::<S>(block, 208);
         let run = |run: usize| S::mul(d, S::to_f(S::signed_bytes(at(block, (192 + 2 * i + run) * LANES))));
-        (codes, [run(0), run(1)], S::splat(0.0))
+        (codes, [run(0), run(1)], [S::splat(0.0); 2])
     }
+    Q2K (256, 84) { const MINIMUM: bool = true; const SPLIT: bool = true; } |block, i| {
+        let (d, minimum) = (half_at::<S>(block, 80), S::mul(half_at::<S>(block, 82), S::splat(-1.0)));
+        let parts = [0, 1].map(|run| S::bytes(at(block, (2 * i + run) * LANES)));
+        let d = parts.map(|part| S::mul(d, S::to_f(S::and(part, S::splat_i(15)))));
+        (run_quarters::<S>(block, 16, i), d, parts.map(|part| S::mul(minimum, S::to_f(S::shr(part, 4)))))
+    }
+    Q3K (256, 110) { const ZERO: i32 = 4; const SPLIT: bool = true; } |block, i| {
+        let mut codes = run_quarters::<S>(block, 32, i);
+        for (w, code) in codes.iter_mut().enumerate() {
+            let third = S::and(S::shr(words::<S>(block, 0, w), i as u32), S::splat_i(0x01010101));
+            *code = S::or(*code, S::shl(third, 2));
+        }
+        let (d, byte) = (half_at::<S>(block, 108), |b: usize| S::bytes(at(block, (96 + b) * LANES)));
+        let run = |run: usize| {
+            let low = S::and(S::shr(byte(run % 8), (run / 8 * 4) as u32), S::splat_i(15));
+            let high = S::and(S::shr(byte(8 + run % 4), (run / 4 * 2) as u32), S::splat_i(3));
+            S::mul(d, S::to_f(S::add_i(S::or(low, S::shl(high, 4)), S::splat_i(-32))))
+        };
+        (codes, [run(2 * i), run(2 * i + 1)], [S::splat(0.0); 2])
+    }
+    Q8K (256, 292) { const SIGNED: bool = true; }
+        |block, i| (signed::<S>(block, 4, i), [S::from_bits(words::<S>(block, 0, 0)); 2], [S::splat(0.0); 2])
+    Iq4Nl (32, 18) { const SIGNED: bool = true; }
+        |block, _i| (looked_up::<S>(&IQ4_VALUES, block, 2), [half_at::<S>(block, 0); 2], [S::splat(0.0); 2])
+    Iq4Xs (256, 136) { const SIGNED: bool = true; } |block, i| {
+        let byte = |b: usize| S::bytes(at(block, b * LANES));
+        let low = S::and(S::shr(byte(4 + i / 2), (i % 2 * 4) as u32), S::splat_i(15));
+        let high = S::and(S::shr(byte(2 + i / 4), (i % 4 * 2) as u32), S::splat_i(3));
+        let part = S::to_f(S::add_i(S::or(low, S::shl(high, 4)), S::splat_i(-32)));
+        (looked_up::<S>(&IQ4_VALUES, block, 8 + 16 * i), [S::mul(half_at::<S>(block, 0), part); 2], [S::splat(0.0); 2])
+    }
+    Mxfp4 (32, 17) { const SIGNED: bool = true; }
+        |block, _i| (looked_up::<S>(&MXFP4_VALUES, block, 1), [e8m0::<S>(block); 2], [S::splat(0.0); 2])
 }
 
 /// Evaluates an expression with `F` as the format of a quantization type.
@@ -353,6 +419,14 @@ macro_rules! with_format {
                 type $f = $crate::cpu::interleaved::Q8_1;
                 $run
             }
+            Quant::Q2K => {
+                type $f = $crate::cpu::interleaved::Q2K;
+                $run
+            }
+            Quant::Q3K => {
+                type $f = $crate::cpu::interleaved::Q3K;
+                $run
+            }
             Quant::Q4K => {
                 type $f = $crate::cpu::interleaved::Q4K;
                 $run
@@ -363,6 +437,22 @@ macro_rules! with_format {
             }
             Quant::Q6K => {
                 type $f = $crate::cpu::interleaved::Q6K;
+                $run
+            }
+            Quant::Q8K => {
+                type $f = $crate::cpu::interleaved::Q8K;
+                $run
+            }
+            Quant::Iq4Nl => {
+                type $f = $crate::cpu::interleaved::Iq4Nl;
+                $run
+            }
+            Quant::Iq4Xs => {
+                type $f = $crate::cpu::interleaved::Iq4Xs;
+                $run
+            }
+            Quant::Mxfp4 => {
+                type $f = $crate::cpu::interleaved::Mxfp4;
                 $run
             }
             quant => panic!("{quant} stores its scales outside its blocks, which is not supported here"),

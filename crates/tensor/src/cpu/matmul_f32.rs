@@ -36,7 +36,7 @@ impl<F: Format> Kernel for Unpack<'_, F> {
                         code = S::add_i(S::and(S::add_i(code, S::splat_i(128)), S::splat_i(255)), S::splat_i(-128));
                     }
                     let code = S::to_f(S::add_i(code, zero));
-                    let d = d[usize::from(k >= 4)];
+                    let (d, m) = (d[usize::from(k >= 4)], m[usize::from(k >= 4)]);
                     S::store(if F::MINIMUM { S::fma(d, code, m) } else { S::mul(d, code) }, out);
                 }
             }

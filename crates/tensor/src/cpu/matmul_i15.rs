@@ -22,8 +22,8 @@ pub(super) struct Activations {
     /// High bytes, in units of 128, and low bytes.
     codes: Vec<[[u8; 32]; 2]>,
     scales: Vec<f32>,
-    /// Scale times sum of each 32 codes.
-    sums: Vec<f32>,
+    /// Scale times sum of each 32 codes, or each 16.
+    sums: Vec<[f32; 2]>,
     /// Initial value of integer sums, for formats whose zero code is not 0: for each 32 columns, or each 16.
     starts: Vec<[i32; 2]>,
 }
@@ -35,7 +35,7 @@ impl Activations {
         self.columns = columns;
         self.codes.resize(x.len(), [[0; 32]; 2]);
         self.scales.resize(x.len(), 0.0);
-        self.sums.resize(x.len(), 0.0);
+        self.sums.resize(x.len(), [0.0; 2]);
         self.starts.resize(x.len(), [0; 2]);
         // A multiple of the largest tile.
         let each = 64 * units;
@@ -59,7 +59,7 @@ struct Round<'a, F> {
     units: usize,
     codes: &'a mut [[[u8; 32]; 2]],
     scales: &'a mut [f32],
-    sums: &'a mut [f32],
+    sums: &'a mut [[f32; 2]],
     starts: &'a mut [[i32; 2]],
     format: PhantomData<F>,
 }
@@ -80,7 +80,7 @@ impl<F: Format> Kernel for Round<'_, F> {
                     let sum = sums[0] + sums[1];
                     self.scales[at] = scale;
                     if F::MINIMUM {
-                        self.sums[at] = scale * sum as f32;
+                        self.sums[at] = if F::SPLIT { sums.map(|sum| scale * sum as f32) } else { [scale * sum as f32, 0.0] };
                     }
                     if F::SPLIT {
                         self.starts[at] = [-zero * sums[0], -zero * sums[1]];
@@ -198,7 +198,10 @@ impl<F: Format> Products<'_, F> {
                         totals[t] = S::fma(both(start[0], 0..8), d[1], totals[t]);
                     }
                     if F::MINIMUM {
-                        totals[t] = S::fma(S::splat(sums[t]), m, totals[t]);
+                        totals[t] = S::fma(S::splat(sums[t][0]), m[0], totals[t]);
+                        if F::SPLIT {
+                            totals[t] = S::fma(S::splat(sums[t][1]), m[1], totals[t]);
+                        }
                     }
                 });
             }

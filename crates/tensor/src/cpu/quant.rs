@@ -3,6 +3,12 @@
 use half::f16;
 use warpwave_kernels::Quant;
 
+/// The values that codes of IQ4_NL and IQ4_XS select.
+pub(super) const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// The values that codes of MXFP4 select, doubled so that they are integers.
+pub(super) const MXFP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
 /// Quantizes elements to blocks. Types with blocks of 32 round to the nearest code; those with blocks of 256 search for the scales of
 /// least error, weighted so that large values count more. Blocks with NaN or infinity hold undefined codes.
 ///
@@ -59,6 +65,17 @@ pub fn quantize(quant: Quant, x: &[f32], out: &mut [u8]) {
                 put_pairs_of_runs(&mut out[48..], &codes);
             }
             Quant::Q6K => put_q6k(x, out),
+            Quant::Q2K => put_q2k(x, out),
+            Quant::Q3K => put_q3k(x, out),
+            Quant::Q8K => put_q8k(x, out),
+            Quant::Iq4Nl => {
+                let d = search_iq4(x);
+                put_half(out, 0, d);
+                let factor = inverse(half(out, 0));
+                put_nibbles(&mut out[2..], &std::array::from_fn(|i| iq4_code(x[i] * factor)));
+            }
+            Quant::Iq4Xs => put_iq4_xs(x, out),
+            Quant::Mxfp4 => put_mxfp4(x, out),
             _ => unreachable!("checked"),
         }
     }
@@ -101,6 +118,32 @@ pub fn dequantize(quant: Quant, data: &[u8], out: &mut [f32]) {
                     }
                 }
             }
+            Quant::Q2K => {
+                for (run, out) in out.chunks_exact_mut(16).enumerate() {
+                    let (d, m) = (half(b, 80) * f32::from(b[run] & 15), -(half(b, 82) * f32::from(b[run] >> 4)));
+                    for (l, out) in out.iter_mut().enumerate() {
+                        *out = d * f32::from(quarter(&b[16..], run, l)) + m;
+                    }
+                }
+            }
+            Quant::Q3K => {
+                for (run, out) in out.chunks_exact_mut(16).enumerate() {
+                    let d = half(b, 108) * f32::from(signed_six_bits(&b[96..], run));
+                    for (l, out) in out.iter_mut().enumerate() {
+                        let third = b[run % 2 * 16 + l] >> (run / 2) & 1;
+                        *out = d * (f32::from(quarter(&b[32..], run, l) | third << 2) - 4.0);
+                    }
+                }
+            }
+            Quant::Q8K => signed(&b[4..], f32::from_le_bytes([b[0], b[1], b[2], b[3]]), out),
+            Quant::Iq4Nl => looked_up(&IQ4_VALUES, &b[2..], half(b, 0), out),
+            Quant::Iq4Xs => {
+                for (run, out) in out.chunks_exact_mut(32).enumerate() {
+                    let (low, high) = (b[4 + run / 2] >> (run % 2 * 4) & 15, b[2 + run / 4] >> (run % 4 * 2) & 3);
+                    looked_up(&IQ4_VALUES, &b[8 + run * 16..], half(b, 0) * (f32::from(low | high << 4) - 32.0), out);
+                }
+            }
+            Quant::Mxfp4 => looked_up(&MXFP4_VALUES, &b[1..], e8m0_half(b[0]), out),
             _ => unreachable!("checked"),
         }
     }
@@ -125,6 +168,30 @@ pub(super) fn six_bits(b: &[u8], run: usize) -> (u8, u8) {
         (b[run] & 63, b[run + 4] & 63)
     } else {
         ((b[run + 4] & 15) | (b[run - 4] >> 6) << 4, (b[run + 4] >> 4) | (b[run] >> 6) << 4)
+    }
+}
+
+/// Scale of a run of Q3_K, from its 12 bytes.
+fn signed_six_bits(b: &[u8], run: usize) -> i8 {
+    let (low, high) = (b[run % 8] >> (run / 8 * 4) & 15, b[8 + run % 4] >> (run / 4 * 2) & 3);
+    (low | high << 4) as i8 - 32
+}
+
+/// 2-bit code `l` of a run of 16: four runs of 32 share 32 bytes.
+fn quarter(b: &[u8], run: usize, l: usize) -> u8 {
+    b[run / 8 * 32 + run % 2 * 16 + l] >> (run / 2 % 4 * 2) & 3
+}
+
+/// 2^(e - 128): half of what the e8m0 number stands for.
+fn e8m0_half(e: u8) -> f32 {
+    // The smallest two are subnormal.
+    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 })
+}
+
+fn looked_up(table: &[i8; 16], codes: &[u8], d: f32, out: &mut [f32]) {
+    for i in 0..16 {
+        out[i] = d * f32::from(table[usize::from(codes[i] & 15)]);
+        out[i + 16] = d * f32::from(table[usize::from(codes[i] >> 4)]);
     }
 }
 
@@ -199,7 +266,7 @@ fn put_pairs_of_runs(out: &mut [u8], codes: &[u8; 256]) {
 fn put_runs(x: &[f32], max: u8, out: &mut [u8]) -> [u8; 256] {
     let mut lines = [(0f32, 0f32); 8];
     for (line, x) in lines.iter_mut().zip(x.chunks_exact(32)) {
-        *line = search_line(x, f32::from(max));
+        *line = search_line::<32>(x, f32::from(max));
     }
     let (max_d, max_m) = lines.iter().fold((0f32, 0f32), |(d, m), line| (d.max(line.0), m.max(line.1)));
     let (d, m) = (f16::from_f32(max_d / 63.0), f16::from_f32(max_m / 63.0));
@@ -225,21 +292,21 @@ fn put_runs(x: &[f32], max: u8, out: &mut [u8]) -> [u8; 256] {
 }
 
 /// The d and m of least weighted error of d · code - m, over several ranges of codes.
-fn search_line(x: &[f32], max: f32) -> (f32, f32) {
+fn search_line<const N: usize>(x: &[f32], max: f32) -> (f32, f32) {
     let (low, high) = x.iter().fold((0f32, x[0]), |(low, high), v| (low.min(*v), high.max(*v)));
     let mut best = (f32::INFINITY, (high - low) / max, -low);
     if high.partial_cmp(&low) != Some(std::cmp::Ordering::Greater) {
         return (best.1, best.2);
     }
-    let rms = (x.iter().map(|v| v * v).sum::<f32>() / 32.0).sqrt();
-    let weight: [f32; 32] = std::array::from_fn(|i| rms + x[i].abs());
+    let rms = (x.iter().map(|v| v * v).sum::<f32>() / N as f32).sqrt();
+    let weight: [f32; N] = std::array::from_fn(|i| rms + x[i].abs());
     let weights: f32 = weight.iter().sum();
     let values: f32 = weight.iter().zip(x).map(|(w, v)| w * v).sum();
     for step in 0..=20 {
         let factor = (max - 1.0 + 0.1 * step as f32) / (high - low);
-        let code: [f32; 32] = std::array::from_fn(|i| (factor * (x[i] - low)).round_ties_even().clamp(0.0, max));
+        let code: [f32; N] = std::array::from_fn(|i| (factor * (x[i] - low)).round_ties_even().clamp(0.0, max));
         let (mut sum, mut square, mut product) = (0f32, 0f32, 0f32);
-        for i in 0..32 {
+        for i in 0..N {
             let weighted = weight[i] * code[i];
             sum += weighted;
             square += weighted * code[i];
@@ -251,7 +318,7 @@ fn search_line(x: &[f32], max: f32) -> (f32, f32) {
         if !(start <= 0.0 && spread > 1e-4 * weights * square) {
             (slope, start) = (product / square, 0.0);
         }
-        let error: f32 = (0..32).map(|i| weight[i] * (slope * code[i] + start - x[i]).powi(2)).sum();
+        let error: f32 = (0..N).map(|i| weight[i] * (slope * code[i] + start - x[i]).powi(2)).sum();
         if error < best.0 && slope > 0.0 {
             best = (error, slope, -start);
         }
@@ -262,7 +329,7 @@ fn search_line(x: &[f32], max: f32) -> (f32, f32) {
 fn put_q6k(x: &[f32], out: &mut [u8]) {
     let mut scales = [0f32; 16];
     for (scale, x) in scales.iter_mut().zip(x.chunks_exact(16)) {
-        *scale = search_scale(x);
+        *scale = search_scale(x, 32.0);
     }
     let d = largest(&scales) / -128.0;
     let parts = scales.map(|scale| (scale * inverse(d)).round_ties_even().clamp(-128.0, 127.0) as i8);
@@ -281,19 +348,135 @@ fn put_q6k(x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// The scale of least error weighted by squares, over several ranges of codes.
-fn search_scale(x: &[f32]) -> f32 {
+/// Stores the lower 2 bits of 256 codes: four runs of 32 share 32 bytes.
+fn put_quarters(out: &mut [u8], codes: &[u8; 256]) {
+    for (out, codes) in out.chunks_exact_mut(32).zip(codes.chunks_exact(128)) {
+        for (l, byte) in out.iter_mut().enumerate() {
+            *byte = (0..4).map(|run| (codes[run * 32 + l] & 3) << (2 * run)).sum();
+        }
+    }
+}
+
+fn put_q2k(x: &[f32], out: &mut [u8]) {
+    let mut lines = [(0f32, 0f32); 16];
+    for (line, x) in lines.iter_mut().zip(x.chunks_exact(16)) {
+        *line = search_line::<16>(x, 3.0);
+    }
+    let (max_d, max_m) = lines.iter().fold((0f32, 0f32), |(d, m), line| (d.max(line.0), m.max(line.1)));
+    put_half(out, 80, max_d / 15.0);
+    put_half(out, 82, max_m / 15.0);
+    let part = |value: f32, max: f32| (value * inverse(max / 15.0)).round_ties_even().clamp(0.0, 15.0) as u8;
+    let mut codes = [0; 256];
+    for (run, line) in lines.iter().enumerate() {
+        let (part_d, part_m) = (part(line.0, max_d), part(line.1, max_m));
+        out[run] = part_d | part_m << 4;
+        let (scale, minimum) = (half(out, 80) * f32::from(part_d), half(out, 82) * f32::from(part_m));
+        for (code, x) in codes[run * 16..][..16].iter_mut().zip(&x[run * 16..]) {
+            if scale > 0.0 {
+                *code = ((x + minimum) / scale).round_ties_even().clamp(0.0, 3.0) as u8;
+            }
+        }
+    }
+    put_quarters(&mut out[16..80], &codes);
+}
+
+fn put_q3k(x: &[f32], out: &mut [u8]) {
+    let mut scales = [0f32; 16];
+    for (scale, x) in scales.iter_mut().zip(x.chunks_exact(16)) {
+        *scale = search_scale(x, 4.0);
+    }
+    let d = largest(&scales) / -32.0;
+    out.fill(0);
+    put_half(out, 108, d);
+    let mut codes = [0; 256];
+    for (run, scale) in scales.iter().enumerate() {
+        let part = (scale * inverse(d)).round_ties_even().clamp(-32.0, 31.0);
+        let bits = (part as i8 + 32) as u8;
+        out[96 + run % 8] |= (bits & 15) << (run / 8 * 4);
+        out[104 + run % 4] |= (bits >> 4) << (run / 4 * 2);
+        let factor = inverse(half(out, 108) * part);
+        for (l, x) in x[run * 16..][..16].iter().enumerate() {
+            let code = ((x * factor).round_ties_even().clamp(-4.0, 3.0) as i8 + 4) as u8;
+            codes[run * 16 + l] = code;
+            out[run % 2 * 16 + l] |= (code >> 2) << (run / 2);
+        }
+    }
+    put_quarters(&mut out[32..96], &codes);
+}
+
+fn put_q8k(x: &[f32], out: &mut [u8]) {
+    let max = largest(x);
+    let factor = if max == 0.0 { 0.0 } else { -127.0 / max };
+    out[..4].copy_from_slice(&inverse(factor).to_le_bytes());
+    for (run, x) in x.chunks_exact(16).enumerate() {
+        let mut sum = 0i16;
+        for (l, x) in x.iter().enumerate() {
+            let code = (x * factor).round_ties_even().clamp(-127.0, 127.0) as i8;
+            out[4 + run * 16 + l] = code as u8;
+            sum += i16::from(code);
+        }
+        out[260 + 2 * run..][..2].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// The largest value's power of two becomes 4; of equally near numbers the smaller is taken.
+fn put_mxfp4(x: &[f32], out: &mut [u8]) {
+    let power = largest(x).abs().to_bits() >> 23;
+    out[0] = power.saturating_sub(2) as u8;
+    let d = e8m0_half(out[0]);
+    let codes = std::array::from_fn(|i| {
+        let code = [0.5, 1.5, 2.5, 3.5, 5.0, 7.0, 10.0].iter().filter(|between| x[i].abs() > *between * d).count() as u8;
+        if code > 0 && x[i] < 0.0 { code + 8 } else { code }
+    });
+    put_nibbles(&mut out[1..], &codes);
+}
+
+fn put_iq4_xs(x: &[f32], out: &mut [u8]) {
+    let mut scales = [0f32; 8];
+    for (scale, x) in scales.iter_mut().zip(x.chunks_exact(32)) {
+        *scale = search_iq4(x);
+    }
+    let d = largest(&scales) / -32.0;
+    out.fill(0);
+    put_half(out, 0, d);
+    for (run, scale) in scales.iter().enumerate() {
+        let part = (scale * inverse(d)).round_ties_even().clamp(-32.0, 31.0);
+        let bits = (part as i8 + 32) as u8;
+        out[2 + run / 4] |= (bits >> 4) << (run % 4 * 2);
+        out[4 + run / 2] |= (bits & 15) << (run % 2 * 4);
+        let factor = inverse(half(out, 0) * part);
+        put_nibbles(&mut out[8 + run * 16..], &std::array::from_fn(|i| iq4_code(x[run * 32 + i] * factor)));
+    }
+}
+
+/// The code of the nearest of [`IQ4_VALUES`].
+fn iq4_code(x: f32) -> u8 {
+    let between = |pair: &[i8]| (f32::from(pair[0]) + f32::from(pair[1])) / 2.0;
+    IQ4_VALUES.windows(2).filter(|pair| x > between(pair)).count() as u8
+}
+
+/// The scale of [`IQ4_VALUES`] of least error weighted by squares, over several values of the largest element.
+fn search_iq4(x: &[f32]) -> f32 {
+    search(x, -7..=7, |step, v| f32::from(IQ4_VALUES[usize::from(iq4_code((f32::from(step) - 127.0) * v))]))
+}
+
+/// The scale of codes from -`zero` to `zero` - 1 of least error weighted by squares, over several ranges.
+fn search_scale(x: &[f32], zero: f32) -> f32 {
+    search(x, -9..=9, |step, v| (-(zero + 0.1 * f32::from(step)) * v).round_ties_even().clamp(-zero, zero - 1.0))
+}
+
+/// The scale of least error weighted by squares, over several ways to encode elements relative to the largest.
+fn search(x: &[f32], steps: std::ops::RangeInclusive<i8>, encode: impl Fn(i8, f32) -> f32) -> f32 {
     let max = largest(x);
     let (mut best, mut scale) = (0f32, 0f32);
     if max == 0.0 {
         return 0.0;
     }
-    for step in -9..=9 {
-        let factor = -(32.0 + 0.1 * step as f32) / max;
+    for step in steps {
         let (mut product, mut square) = (0f32, 0f32);
         for v in x {
             // Relative to the largest, so that no square overflows.
-            let (size, code) = (v / max, (factor * v).round_ties_even().clamp(-32.0, 31.0));
+            let (size, code) = (v / max, encode(step, v / max));
             product += size * size * size * code;
             square += size * size * code * code;
         }

@@ -98,6 +98,10 @@ pub trait Simd: Copy {
     fn shr(a: Self::I, by: u32) -> Self::I;
     fn add_i(a: Self::I, b: Self::I) -> Self::I;
     fn to_f(a: Self::I) -> Self::F;
+    /// The lanes' bits as `f32`.
+    fn from_bits(a: Self::I) -> Self::F;
+    /// Looks up each byte, below 16, in a table of signed bytes.
+    fn look_up(table: &[i8; 16], a: Self::I) -> Self::I;
     /// Adds the dot product of a lane's four codes, below 128, and the four signed bytes of `x`, none of which is -128.
     fn dot(sum: Self::I, codes: Self::I, x: i32) -> Self::I;
     /// Converts signed bytes to the form of [`Simd::dot_signed`].
@@ -245,6 +249,14 @@ impl Simd for Portable {
     #[inline(always)]
     fn to_f(a: Self::I) -> Self::F {
         a.map(|a| a as f32)
+    }
+    #[inline(always)]
+    fn from_bits(a: Self::I) -> Self::F {
+        a.map(|a| f32::from_bits(a as u32))
+    }
+    #[inline(always)]
+    fn look_up(table: &[i8; 16], a: Self::I) -> Self::I {
+        a.map(|a| i32::from_le_bytes(a.to_le_bytes().map(|byte| table[usize::from(byte & 15)] as u8)))
     }
     #[inline(always)]
     fn dot(sum: Self::I, codes: Self::I, x: i32) -> Self::I {

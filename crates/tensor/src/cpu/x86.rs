@@ -70,6 +70,10 @@ impl Simd for Avx512 {
         fn shr(a: __m512i, by: u32) -> __m512i { _mm512_srl_epi32(a, _mm_cvtsi32_si128(by as i32)) }
         fn add_i(a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi32(a, b) }
         fn to_f(a: __m512i) -> __m512 { _mm512_cvtepi32_ps(a) }
+        fn from_bits(a: __m512i) -> __m512 { _mm512_castsi512_ps(a) }
+        fn look_up(table: &[i8; 16], a: __m512i) -> __m512i {
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), a)
+        }
         fn dot(sum: __m512i, codes: __m512i, x: i32) -> __m512i { _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(x)) }
         fn signed(a: __m512i) -> __m512i { _mm512_xor_si512(a, _mm512_set1_epi8(-128)) }
         fn dot_signed(sum: __m512i, codes: __m512i, x: i32) -> __m512i { _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(x)) }
@@ -140,6 +144,11 @@ impl Simd for Avx2 {
         }
         fn add_i(a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] { [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])] }
         fn to_f(a: [__m256i; 2]) -> [__m256; 2] { [_mm256_cvtepi32_ps(a[0]), _mm256_cvtepi32_ps(a[1])] }
+        fn from_bits(a: [__m256i; 2]) -> [__m256; 2] { [_mm256_castsi256_ps(a[0]), _mm256_castsi256_ps(a[1])] }
+        fn look_up(table: &[i8; 16], a: [__m256i; 2]) -> [__m256i; 2] {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            [_mm256_shuffle_epi8(table, a[0]), _mm256_shuffle_epi8(table, a[1])]
+        }
         // Two products of a code below 128 and a byte fit in 16 bits.
         fn dot(sum: [__m256i; 2], codes: [__m256i; 2], x: i32) -> [__m256i; 2] {
             let (x, ones) = (_mm256_set1_epi32(x), _mm256_set1_epi16(1));

@@ -72,7 +72,9 @@ pub fn moe(context: &mut Context<'_>) {
         let none = Tensor::zeros(DType::F32, &[0, EXPERTS], context.device).unwrap().route(&routings()[0], None).unwrap();
         assert_eq!(experts.forward(&empty, &none, dtype, Precision::Exact).unwrap().shape(), [0, rows]);
     }
-    for quant in context.sample([Quant::Q4_0, Quant::Q5_1, Quant::Q8_0, Quant::Q4K, Quant::Q6K], 1) {
+    for quant in context
+        .sample([Quant::Q4_0, Quant::Q5_1, Quant::Q8_0, Quant::Q4K, Quant::Q6K, Quant::Q2K, Quant::Q3K, Quant::Iq4Xs, Quant::Mxfp4], 1)
+    {
         let (rows, columns) = (19, 512);
         let floats: Vec<f32> = (0..EXPERTS * rows * columns).map(|_| context.random.unit() as f32 - 0.5).collect();
         let mut blocks = vec![0; EXPERTS * rows * quant.row_bytes(columns).unwrap()];

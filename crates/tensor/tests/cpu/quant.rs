@@ -18,7 +18,8 @@ fn dequantize_matches_the_format_definition() {
 }
 
 /// Relative error of normally distributed inputs: within the resolution of the format, and below plain rounding for types that search
-/// for their scales.
+/// for their scales. On the same 262144 values, ggml (in xllamacpp 2026.10) had 0.2970 for Q2_K, 0.1511 for Q3_K, 0.0762 for IQ4_NL, 0.0768
+/// for IQ4_XS and 0.1154 for MXFP4, and this crate 0.2752, 0.1532, 0.0764, 0.0770 and 0.1154. Bounds leave room for fewer values.
 #[test]
 fn quantization_error_is_bounded() {
     let mut random = Random::new("quantize");
@@ -38,6 +39,12 @@ fn quantization_error_is_bounded() {
             Quant::Q4K => 0.074,
             Quant::Q5K => 0.037,
             Quant::Q6K => 0.018,
+            Quant::Q2K => 0.285,
+            Quant::Q3K => 0.157,
+            Quant::Iq4Nl => 0.078,
+            Quant::Iq4Xs => 0.079,
+            Quant::Mxfp4 => 0.118,
+            Quant::Q8K => 0.0076,
             _ => 0.0065,
         };
         assert!(share < bound && share > bound / 3.0, "{quant}: {share}");
@@ -83,7 +90,9 @@ fn zeros_constants_and_extremes_round_trip() {
             quantize(quant, &x, &mut data);
             dequantize(quant, &data, &mut out);
             for out in out {
-                assert!((out - value).abs() <= 0.04 * value.abs() + 1e-6, "{quant}: {out}, not {value}");
+                // 4-bit floats: 7.9 becomes 6, times the scale.
+                let share = if quant == Quant::Mxfp4 { 0.25 } else { 0.04 };
+                assert!((out - value).abs() <= share * value.abs() + 1e-6, "{quant}: {out}, not {value}");
             }
         }
         // No panic for any input.

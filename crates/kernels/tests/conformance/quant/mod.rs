@@ -7,7 +7,7 @@ mod reference;
 use std::collections::BTreeSet;
 
 use half::f16;
-use reference::{Varlen, pack_int4, pack_int8, pack32, search256};
+use reference::{Varlen, pack_int4, pack_int8, pack_q8k, pack32, searched};
 use warpwave_gpu::{Buffer, Stream};
 use warpwave_kernels::{ActivationPrecision, DType, Error, Kernels, Layout, Quant, QuantView, QuantViewMut, View, ViewMut};
 
@@ -28,14 +28,23 @@ fn draw(quant: Quant, rows: usize, columns: usize, any: bool, random: &mut Rando
         f16::from_f32(value).to_f32()
     };
     let at: &[usize] = match quant {
-        Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 => &[0],
+        Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 | Quant::Iq4Nl | Quant::Iq4Xs => &[0],
+        Quant::Q2K => &[80, 82],
+        Quant::Q3K => &[108],
         Quant::Q6K => &[208],
-        Quant::Int8 | Quant::Int4(_) => &[],
+        Quant::Int8 | Quant::Int4(_) | Quant::Q8K | Quant::Mxfp4 => &[],
         _ => &[0, 2],
     };
     for block in codes.chunks_mut(quant.block_bytes()) {
         for at in at {
             block[*at..at + 2].copy_from_slice(&f16::from_f32(scale(random)).to_le_bytes());
+        }
+        match quant {
+            Quant::Q8K => block[..4].copy_from_slice(&scale(random).to_le_bytes()),
+            // The smallest scales are subnormal.
+            Quant::Mxfp4 if any && random.below(3) == 0 => block[0] = [0, 1, 2, 60, 180][random.below(5)],
+            Quant::Mxfp4 => block[0] = 110 + random.below(20) as u8,
+            _ => {}
         }
         if any && random.below(8) == 0 {
             block.fill(0);
@@ -106,8 +115,12 @@ fn matrix(rows: usize, columns: usize, random: &mut Random) -> Layout {
 
 /// Where the bytes of a view may begin.
 fn front(random: &mut Random, quant: Quant) -> usize {
-    let odd = matches!(quant, Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 | Quant::Q6K);
-    [0, 0, 16, 4, if odd { 2 } else { 8 }][random.below(5)]
+    let least = match quant {
+        Quant::Mxfp4 => 1 + 2 * random.below(4),
+        Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 | Quant::Q3K | Quant::Q6K | Quant::Iq4Nl => 2,
+        _ => 8,
+    };
+    [0, 0, 16, 4, least][random.below(5)]
 }
 
 /// Compares a result with what is wanted and how far it may be off; the largest share of that. What lies beside is as it was.
@@ -187,9 +200,9 @@ fn placed(values: &[f32], dtype: DType, layout: &Layout) -> Vec<u8> {
 
 fn quantize(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f64 {
     // Types compared by their error only: enough elements that chance does not favor one side.
-    let searched = quant.block_size() == 256;
-    let (rows, columns) = if searched { (2, 256 * 8) } else { (1 + random.below(4), 256 * (1 + random.below(3))) };
-    let x = numbers(rows * columns, dtype, !searched, random);
+    let by_error = quant.block_size() == 256 || quant == Quant::Iq4Nl;
+    let (rows, columns) = if by_error { (2, 256 * 8) } else { (1 + random.below(4), 256 * (1 + random.below(3))) };
+    let x = numbers(rows * columns, dtype, !by_error, random);
     let layout = matrix(rows, columns, random);
     let input = suite.stream.upload(&placed(&x, dtype, &layout)).unwrap();
     let mut wanted = draw(quant, rows, columns, false, random);
@@ -201,10 +214,11 @@ fn quantize(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f
     let (codes, behind) = rest.split_at(wanted.codes.len());
     assert!(before.iter().all(|byte| *byte == 0xa5) && behind == [0x5a; BEHIND], "{quant}: something beside the blocks was written");
     match quant {
-        Quant::Q4K | Quant::Q5K | Quant::Q6K => {
+        Quant::Q2K | Quant::Q3K | Quant::Q4K | Quant::Q5K | Quant::Q6K | Quant::Iq4Nl | Quant::Iq4Xs => {
             let found = Varlen { codes: codes.to_vec(), ..wanted };
             return errors(&x, &found);
         }
+        Quant::Q8K => wanted.codes = x.chunks(256).flat_map(pack_q8k).collect(),
         Quant::Int8 => {
             let packed: Vec<_> = x.chunks(columns).map(pack_int8).collect();
             wanted.scales = packed.iter().map(|row| row.1).collect();
@@ -232,13 +246,15 @@ fn quantize(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f
 fn errors(x: &[f32], found: &Varlen) -> f64 {
     let columns = found.shape[1];
     let (mut own, mut plain) = (0.0, 0.0);
+    // Errors are weighted by squares, or by magnitudes.
+    let power = if matches!(found.quant, Quant::Q2K | Quant::Q4K | Quant::Q5K) { 3 } else { 4 };
     for (i, block) in x.chunks(256).enumerate() {
         // Each block counts alike, whatever its size.
-        let size: f64 = block.iter().map(|v| f64::from(*v).abs().powi(if found.quant == Quant::Q6K { 4 } else { 3 })).sum();
-        for (k, (v, (searched, weight))) in block.iter().zip(search256(found.quant, block)).enumerate() {
+        let size: f64 = block.iter().map(|v| f64::from(*v).abs().powi(power)).sum();
+        for (k, (v, (other, weight))) in block.iter().zip(searched(found.quant, block)).enumerate() {
             let (v, value) = (f64::from(*v), found.weight(i * 256 / columns, i * 256 % columns + k).value());
             own += weight * (value - v).powi(2) / size.max(1e-300);
-            plain += weight * (searched - v).powi(2) / size.max(1e-300);
+            plain += weight * (other - v).powi(2) / size.max(1e-300);
         }
     }
     let allowed = 1.04 * plain + 1e-9;
