@@ -6,8 +6,8 @@
 //!
 //! ```toml
 //! [patch.crates-io]
-//! cudarc = { git = "https://github.com/…/warpwave" }
-//! cudaforge = { git = "https://github.com/…/warpwave" }
+//! cudarc = { path = "/path/to/warpwave/crates/cudarc" }
+//! cudaforge = { path = "/path/to/warpwave/crates/cudaforge" }
 //! ```
 //!
 //! What it promises:

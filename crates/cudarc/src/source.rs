@@ -3,7 +3,7 @@
 //! Sources of tensor libraries have a hundred kernels, and a program uses a few. Compiling all takes minutes, so each kernel is compiled
 //! alone: what defines only other kernels is taken out of the source. What is taken out becomes blank, so messages keep their lines.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -11,6 +11,7 @@ use warpwave::gpu::Vendor;
 use warpwave::hipify::lex::{Kind, Lexed};
 use warpwave::jit::{KernelSource, kernels};
 
+use crate::driver::sys::CUresult;
 use crate::error::DriverError;
 use crate::gpu::lock;
 
@@ -19,7 +20,13 @@ pub(crate) struct Container {
     name: String,
     text: String,
     headers: Vec<(String, String)>,
-    definitions: OnceLock<Vec<Definition>>,
+    contents: OnceLock<Option<Contents>>,
+}
+
+/// What kernels a source has.
+struct Contents {
+    names: HashSet<String>,
+    definitions: Vec<Definition>,
 }
 
 /// Text that defines kernels: a function, or the use of a macro.
@@ -43,20 +50,23 @@ impl Container {
         let files = cudaforge::container::unpack(text)?;
         let (name, main) = files[0];
         let headers = files[1..].iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        let container = Container { name: name.to_owned(), text: main.to_owned(), headers, definitions: OnceLock::new() };
+        let container = Container { name: name.to_owned(), text: main.to_owned(), headers, contents: OnceLock::new() };
         Some(known.entry(text.to_owned()).or_insert(Arc::new(container)).clone())
     }
 
-    /// Returns the source of one kernel: without the definitions of others, where they are found.
+    /// Returns the source of one kernel: without the definitions of others, where they are found. Fails if the source has no such kernel.
     pub fn only(&self, kernel: &str, vendor: Vendor) -> Result<KernelSource, DriverError> {
         let whole = self.with_headers(&self.text, vendor)?;
-        let definitions = self.definitions.get_or_init(|| definitions(&whole));
-        let is_wanted = |definition: &&Definition| definition.kernels.iter().any(|name| name == kernel);
-        if !definitions.iter().any(|definition| is_wanted(&definition)) {
-            return Ok(whole);
+        let Some(Contents { names, definitions }) = self.contents.get_or_init(|| contents(&whole)) else { return Ok(whole) };
+        // A symbol of C++ names its kernel in a way of the compiler's own.
+        if !names.contains(kernel) && !kernel.starts_with("_Z") {
+            let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
+            known.sort_unstable();
+            let reason = format!("kernel `{kernel}` not found in {}; it has: {}", self.name, known.join(", "));
+            return Err(DriverError::new(CUresult::CUDA_ERROR_NOT_FOUND, &reason));
         }
         let mut text = self.text.clone().into_bytes();
-        for definition in definitions.iter().filter(|definition| !is_wanted(definition)) {
+        for definition in definitions.iter().filter(|definition| !definition.kernels.iter().any(|name| name == kernel)) {
             text[definition.range.clone()].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
         }
         // Definitions begin and end with whole characters.
@@ -72,9 +82,10 @@ impl Container {
     }
 }
 
-/// Finds the text that defines each kernel of the source itself. Kernels whose text is not found are left out, and so stay in the source.
-fn definitions(source: &KernelSource) -> Vec<Definition> {
-    let (Some(found), Ok(lexed)) = (kernels(source), Lexed::new(source.text().as_bytes())) else { return Vec::new() };
+/// Finds the kernels of a source, and the text that defines each. Kernels whose text is not found stay in the source. `None` if the source
+/// cannot be read.
+fn contents(source: &KernelSource) -> Option<Contents> {
+    let (found, lexed) = (kernels(source)?, Lexed::new(source.text().as_bytes()).ok()?);
     let mut definitions: Vec<(u32, Definition)> = Vec::new();
     for kernel in found.iter().filter(|kernel| kernel.file == 0 && kernel.extern_c && !kernel.template) {
         if let Some((_, known)) = definitions.iter_mut().find(|(at, _)| *at == kernel.at) {
@@ -93,7 +104,8 @@ fn definitions(source: &KernelSource) -> Vec<Definition> {
     let overlap = |a: &Definition, b: &Definition| a.range.start < b.range.end && b.range.start < a.range.end;
     let alone = |i: usize| definitions.iter().enumerate().all(|(j, other)| i == j || !overlap(&definitions[i], other));
     let keep: Vec<bool> = (0..definitions.len()).map(alone).collect();
-    definitions.into_iter().zip(keep).filter_map(|(definition, keep)| keep.then_some(definition)).collect()
+    let definitions = definitions.into_iter().zip(keep).filter_map(|(definition, keep)| keep.then_some(definition)).collect();
+    Some(Contents { names: found.into_iter().map(|kernel| kernel.name).collect(), definitions })
 }
 
 /// The text of a macro's use, whose name is at a token: up to the closing parenthesis and a semicolon.
@@ -187,8 +199,14 @@ __global__ void second(int *x) { *x = 3; } }
         assert_eq!(names("dec_f64"), ["inc_f64", "dec_f64", "guarded"]);
         assert_eq!(names("plain"), ["plain", "guarded"]);
         assert_eq!(names("second"), ["guarded", "second"]);
-        assert_eq!(names("guarded"), ["add_f32", "add_i32", "inc_f64", "dec_f64", "plain", "guarded", "inner", "second"]);
-        assert_eq!(names("absent").len(), 8);
+        assert_eq!(names("guarded"), ["guarded"]);
+    }
+
+    #[test]
+    fn a_kernel_that_is_missing_is_an_error_without_a_compilation() {
+        let text = cudaforge::container::pack([("a.cu", SOURCE), ("op.cuh", HEADER)]);
+        let error = Container::read(&text).unwrap().only("absent", Vendor::Amd).unwrap_err().to_string();
+        assert!(error.contains("`absent`") && error.contains("add_i32, dec_f64"), "{error}");
     }
 
     #[test]
