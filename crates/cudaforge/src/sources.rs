@@ -109,8 +109,11 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     reached[text.len()]
 }
 
-/// A source with everything it includes, as names and texts, the source first; and the files that were read.
-pub(crate) fn gather(source: &Path, folders: &[PathBuf]) -> Result<(Vec<(String, String)>, Vec<PathBuf>)> {
+/// A name as in an `#include`, and a text.
+type PackedFile = (String, String);
+
+/// A source with everything it includes, the source first; and the files that were read.
+pub(crate) fn gather(source: &Path, folders: &[PathBuf]) -> Result<(Vec<PackedFile>, Vec<PathBuf>)> {
     let name = source.to_string_lossy().into_owned();
     let mut paths = vec![source.to_owned()];
     let mut files = vec![(name, read(source)?)];

@@ -243,9 +243,9 @@ fn experts_weights_are_those_of_the_routes() {
             moe_gemm_wmma(x, w, tokens, experts, scale, y, counts, offsets, c, t, e, r, k, 0, true, raw);
         }
         let (found, half_found) = (stream.clone_dtoh(&out).unwrap(), stream.clone_dtoh(&half_out).unwrap());
-        for entry in 0..entries {
+        for (entry, token) in tokens.iter().enumerate() {
             for row in 0..rows {
-                let at = tokens[entry] as usize * rows + row;
+                let at = *token as usize * rows + row;
                 let exact = wanted(&|i| weights[i], &|i| f64::from(x[i]), scaled, entry, row);
                 assert!((f64::from(found[at]) - exact).abs() < 1e-3, "{entry} {row}: {} {exact}", found[at]);
                 let exact = wanted(&|i| f64::from(hw[i]), &|i| f64::from(hx[i]), scaled, entry, row);

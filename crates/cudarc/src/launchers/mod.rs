@@ -42,7 +42,7 @@ impl Call {
 /// Runs the body of a C function. If it fails, the memory of the result and the device keep the error.
 fn call(name: &'static str, stream: *const c_void, result: *const c_void, body: impl FnOnce(&Call) -> Result<()>) {
     let Some(queue) = Queue::find(stream.addr()) else {
-        // Without the stream there is no device to keep the error.
+        // Without the stream, no device can keep the error.
         tracing::error!("{name}: the stream {stream:?} does not exist; nothing was computed");
         return;
     };
