@@ -10,6 +10,8 @@ use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, StridedBatchedConfig, sys::cubl
 use cudarc::curand::CudaRng;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr};
 use half::f16;
+use warpwave::jit::Jit;
+use warpwave::kernels::{Kernels, Layout, Quant, QuantView, ViewMut};
 use warpwave_test_support::{Random, seed};
 
 unsafe extern "C" {
@@ -255,6 +257,43 @@ fn experts_weights_are_those_of_the_routes() {
                     half_found[at]
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn formats_of_experts_weights_are_those_of_the_kernel_library() {
+    let Some(context) = context() else { return };
+    let stream = context.default_stream();
+    let kernels = Kernels::new(context.device(), &Jit::default());
+    let own = context.device().stream().unwrap();
+    let mut random = Random::new(seed());
+    let (rows, columns) = (3usize, 512usize);
+    // candle's numbers of the formats, and where their blocks have scales.
+    for (number, quant, halves) in [(1, Quant::Q4K, &[0usize, 2][..]), (4, Quant::Q5K, &[0, 2]), (5, Quant::Q6K, &[208])] {
+        let mut bytes: Vec<u8> = (0..quant.row_bytes(columns).unwrap() * rows).map(|_| random.below(256) as u8).collect();
+        for block in bytes.chunks_mut(quant.block_bytes()) {
+            halves.iter().for_each(|at| block[*at..at + 2].copy_from_slice(&f16::from_f64(random.uniform(0.001, 0.01)).to_le_bytes()));
+        }
+        let packed = own.upload(&bytes).unwrap();
+        let mut values = own.alloc::<f32>(rows * columns).unwrap();
+        let mut view = ViewMut::new(&mut values, Layout::contiguous(&[rows, columns]).unwrap()).unwrap();
+        kernels.dequantize(&own, &QuantView::new(quant, &packed, rows, columns).unwrap(), &mut view).unwrap();
+        let values = own.download(&values).unwrap();
+
+        let x: Vec<f32> = (0..columns).map(|_| random.uniform(-1.0, 1.0) as f32).collect();
+        let (w, dx, route) = (stream.clone_htod(&bytes).unwrap(), stream.clone_htod(&x).unwrap(), stream.clone_htod(&[0i32]).unwrap());
+        let out = stream.alloc_zeros::<f32>(rows).unwrap();
+        let [r, k] = [rows, columns].map(|x| x as i32);
+        // SAFETY: the memory is as long as the sizes say.
+        unsafe {
+            let (ids, raw) = (address(&route).cast(), stream.cu_stream() as i64);
+            moe_gemm_gguf(address(&dx).cast(), address(&w), ids, ids, std::ptr::null(), address(&out), 1, 1, 1, r, k, number, raw);
+        }
+        for (row, found) in stream.clone_dtoh(&out).unwrap().into_iter().enumerate() {
+            let terms = values[row * columns..].iter().zip(&x).map(|(w, x)| f64::from(*w) * f64::from(*x));
+            let (sum, mass) = terms.fold((0.0, 0.0), |(sum, mass), term| (sum + term, mass + term.abs()));
+            assert!((f64::from(found) - sum).abs() < 1e-5 * mass && mass > 1.0, "{quant} {row}: {found} {sum}");
         }
     }
 }
