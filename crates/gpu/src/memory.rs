@@ -559,6 +559,14 @@ impl<'a, T: Pod> Slice<'a, T> {
     pub fn into_bytes(self) -> Slice<'a, u8> {
         Slice { block: self.block, start: self.start * size_of::<T>(), len: self.bytes(), _element: PhantomData }
     }
+
+    /// Returns a writable view of the same elements, for callers that know by other means that they may be written.
+    ///
+    /// # Safety
+    /// Until the work that uses the result has been queued, no other view of these elements may be in use.
+    pub unsafe fn assume_mut(self) -> SliceMut<'a, T> {
+        SliceMut { block: self.block, start: self.start, len: self.len, _element: PhantomData }
+    }
 }
 
 impl<'a, T: Pod> SliceMut<'a, T> {

@@ -1,0 +1,1 @@
+//! cuBLASLt: candle selects the real crate's feature and uses nothing of it.
