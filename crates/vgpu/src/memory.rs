@@ -95,6 +95,12 @@ impl Memory {
         self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&start)
     }
 
+    /// Removes the allocation that begins at `start`, without freeing it; `None` when a kernel runs or none begins there.
+    pub fn try_unregister(&self, start: u64) -> Option<Allocation> {
+        let _exclusive = self.try_exclusive()?;
+        self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&start)
+    }
+
     /// Frees an allocation of [`Memory::allocate`]; returns `false` when none begins at `start`. Waits until no kernel runs.
     pub fn free(&self, start: u64) -> bool {
         let ours = self.allocation_at(start).is_some_and(|a| !matches!(a.kind, MemoryKind::Registered | MemoryKind::CodeObject(_)));

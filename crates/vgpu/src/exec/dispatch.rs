@@ -14,17 +14,15 @@ use crate::isa::operand;
 use crate::memory::{Allocation, Memory, MemoryKind};
 
 /// LDS of a compute unit, in bytes.
-const MAX_LDS: u32 = 64 << 10;
+pub const MAX_LDS: u32 = 64 << 10;
 /// The most workitems of a workgroup.
-const MAX_WORKGROUP_SIZE: u32 = 1024;
+pub const MAX_WORKGROUP_SIZE: u32 = 1024;
 /// Scratch bytes of a lane when the compiler could not determine them (recursion, calls through pointers).
 const DYNAMIC_STACK_SCRATCH: u32 = 16 << 10;
 /// The most scratch bytes of a lane.
-const MAX_SCRATCH: u32 = 256 << 10;
+pub const MAX_SCRATCH: u32 = 256 << 10;
 /// The most bytes of a kernarg segment.
 const MAX_KERNARG: usize = 1 << 20;
-/// The most wavefronts of a cooperative launch, which are all resident at a time.
-const MAX_COOPERATIVE_WAVES: u64 = 1 << 20;
 /// The last SGPR; user SGPRs beyond it are dropped.
 const LAST_SGPR: u16 = operand::FLAT_SCRATCH - 1;
 
@@ -54,31 +52,44 @@ pub struct Dispatch<'a> {
     pub kernel: &'a Kernel,
     pub memory: &'a Arc<Memory>,
     pub print: &'a (dyn Fn(&str) + Sync),
+    /// Workgroups in each dimension.
     pub grid: [u32; 3],
+    /// Workitems of a full workgroup in each dimension.
     pub block: [u32; 3],
+    /// Workitems in each dimension; the last workgroup may be partial.
+    pub workitems: [u32; 3],
     /// LDS bytes of each workgroup.
     pub lds: u32,
     /// Scratch bytes of each lane.
     pub scratch: u32,
     pub cooperative: bool,
+    /// Whether accesses outside LDS are ignored, as hardware does, instead of faults.
+    pub hardware: bool,
     /// Threads that run it.
     pub threads: usize,
     pub hostcall: Hostcall,
     pub gws: Gws,
     /// The first instruction, in dwords from the start of the code.
     pub entry: usize,
-    launch_memory: LaunchMemory,
+    pub(super) addresses: Addresses,
+    pub(super) _launch_memory: Option<LaunchMemory>,
     /// Keeps all allocations registered while the kernel runs.
-    _execution_lock: RwLockReadGuard<'a, ()>,
+    pub(super) _execution_lock: RwLockReadGuard<'a, ()>,
+}
+
+/// Where the dispatch packet, the queue and the kernarg segment are.
+#[derive(Clone, Copy)]
+pub struct Addresses {
+    pub packet: u64,
+    pub queue: u64,
+    pub kernarg: u64,
 }
 
 /// Memory of one launch: the dispatch packet, the queue and the kernarg segment.
-struct LaunchMemory {
+pub struct LaunchMemory {
     memory: Arc<Memory>,
     bytes: Vec<u64>,
-    kernarg: u64,
-    packet: u64,
-    queue: u64,
+    addresses: Addresses,
 }
 
 impl LaunchMemory {
@@ -93,7 +104,7 @@ impl LaunchMemory {
         unsafe { memory.register(allocation) };
         let packet = base.next_multiple_of(LINE);
         let queue = packet + packet::BYTES;
-        LaunchMemory { memory: memory.clone(), bytes, packet, queue, kernarg: queue + queue::BYTES }
+        LaunchMemory { memory: memory.clone(), bytes, addresses: Addresses { packet, queue, kernarg: queue + queue::BYTES } }
     }
 
     /// Writes bytes at an address within the memory.
@@ -158,25 +169,17 @@ impl<'a> Dispatch<'a> {
         if scratch > MAX_SCRATCH {
             return Err(invalid(format!("{scratch} bytes of scratch per workitem; at most {MAX_SCRATCH} are available")));
         }
-        let offset = kernel.entry_address.wrapping_sub(code_object.code.start);
-        if !offset.is_multiple_of(4) || offset / 4 >= code_object.code.len() as u64 {
-            return Err(invalid("the entry address is outside the code object".to_owned()));
-        }
+        let entry = check_entry(code_object, kernel)?;
         let kernarg = (kernel.descriptor.kernarg_size as usize).max(launch.arguments.len());
         if kernarg > MAX_KERNARG {
             return Err(invalid(format!("{kernarg} bytes of arguments; at most {MAX_KERNARG} are supported")));
         }
         let mut launch_memory = LaunchMemory::new(memory, kernarg);
         let workgroups = launch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-        let (threads, resident) = scheduler::plan_threads(workgroups, launch.cooperative);
-        let lanes = u64::from(kernel.descriptor.wave_size().lanes());
-        let waves = resident.saturating_mul(workitems.div_ceil(lanes));
-        if launch.cooperative && waves > MAX_COOPERATIVE_WAVES {
-            return Err(invalid(format!("{waves} wavefronts in a cooperative launch; at most {MAX_COOPERATIVE_WAVES} can be resident")));
-        }
-        let hostcall = Hostcall::new(memory, kernel, launch, waves as usize);
-        let kernarg_start = launch_memory.kernarg;
-        launch_memory.write(kernarg_start, &launch.arguments);
+        let plan = scheduler::plan_threads(workgroups, kernel, workitems, launch.cooperative)?;
+        let hostcall = Hostcall::new(memory, kernel, launch, plan.waves);
+        let addresses = launch_memory.addresses;
+        launch_memory.write(addresses.kernarg, &launch.arguments);
         write_hidden_arguments(&mut launch_memory, kernel, launch, &hostcall);
         write_dispatch_packet(&mut launch_memory, kernel, launch, lds as u32, scratch);
         Ok(Dispatch {
@@ -186,14 +189,17 @@ impl<'a> Dispatch<'a> {
             print,
             grid: launch.grid,
             block: launch.block,
+            workitems: std::array::from_fn(|n| launch.grid[n].saturating_mul(launch.block[n])),
             lds: lds as u32,
             scratch,
             cooperative: launch.cooperative,
-            threads,
+            hardware: false,
+            threads: plan.threads,
             hostcall,
             gws: Gws::default(),
-            entry: (offset / 4) as usize,
-            launch_memory,
+            entry,
+            addresses,
+            _launch_memory: Some(launch_memory),
             _execution_lock: memory.lock_for_execution(),
         })
     }
@@ -203,14 +209,17 @@ impl<'a> Dispatch<'a> {
         self.hostcall.serve(self.print).map_err(|reason| Fault::Hostcall { kernel: self.kernel.name.clone(), reason })
     }
 
-    /// Returns the workitems of a workgroup.
-    pub fn workitems(&self) -> u32 {
-        self.block[0] * self.block[1] * self.block[2]
+    /// Returns the workitems of a workgroup in each dimension: the block, or less at the end of the grid.
+    fn workgroup_size(&self, workgroup: [u32; 3]) -> [u32; 3] {
+        if !self.hardware {
+            return self.block;
+        }
+        std::array::from_fn(|n| self.block[n].min(self.workitems[n] - workgroup[n] * self.block[n]))
     }
 
-    /// Returns the wavefronts of a workgroup.
+    /// Returns the wavefronts of a full workgroup.
     pub fn waves_per_workgroup(&self) -> u32 {
-        self.workitems().div_ceil(self.kernel.descriptor.wave_size().lanes())
+        self.block.iter().product::<u32>().div_ceil(self.kernel.descriptor.wave_size().lanes())
     }
 
     /// Returns the memory that a resident workgroup takes.
@@ -237,7 +246,13 @@ impl<'a> Dispatch<'a> {
         w.clear_vgprs(256..256 + self.kernel.agprs.min(256) as usize);
         let lanes = w.lanes() as u32;
         let first = index * lanes;
-        let alive = (self.workitems() - first).min(lanes);
+        let size = self.workgroup_size(workgroup);
+        let alive = size.iter().product::<u32>().saturating_sub(first).min(lanes);
+        if alive == 0 {
+            // A partial workgroup has fewer wavefronts.
+            w.state = State::Done;
+            return;
+        }
         w.set_exec(u64::MAX >> (LANES as u32 - alive));
         self.init_scratch(w);
         self.init_user_sgprs(w);
@@ -265,7 +280,7 @@ impl<'a> Dispatch<'a> {
         if arch.has_architected_flat_scratch() && arch.has_special_sgprs() {
             w.set_scalar64(operand::FLAT_SCRATCH, w.scratch_base);
         }
-        self.init_workitem_ids(w, first);
+        self.init_workitem_ids(w, first, size);
     }
 
     fn init_user_sgprs(&self, w: &mut Wave) {
@@ -276,9 +291,9 @@ impl<'a> Dispatch<'a> {
                 UserSgpr::PrivateSegmentBuffer => {
                     scratch_resource(w.scratch_base, w.wave_size).into_iter().for_each(|dword| user.push(w, dword))
                 }
-                UserSgpr::DispatchPtr => user.push64(w, self.launch_memory.packet),
-                UserSgpr::QueuePtr => user.push64(w, self.launch_memory.queue),
-                UserSgpr::KernargSegmentPtr => user.push64(w, self.launch_memory.kernarg),
+                UserSgpr::DispatchPtr => user.push64(w, self.addresses.packet),
+                UserSgpr::QueuePtr => user.push64(w, self.addresses.queue),
+                UserSgpr::KernargSegmentPtr => user.push64(w, self.addresses.kernarg),
                 UserSgpr::DispatchId => user.push64(w, 1),
                 UserSgpr::FlatScratchInit => user.push64(w, w.scratch_base),
                 UserSgpr::PrivateSegmentSize => user.push(w, self.scratch),
@@ -286,7 +301,7 @@ impl<'a> Dispatch<'a> {
         }
         let (offset, length) = descriptor.kernarg_preload();
         for n in 0..length {
-            let at = self.launch_memory.kernarg + 4 * u64::from(offset + n);
+            let at = self.addresses.kernarg + 4 * u64::from(offset + n);
             // SAFETY: `find_range` found the dword in an allocation, and none is removed during this launch.
             let value = if self.memory.find_range(at, 4).is_some() { unsafe { (at as *const u32).read_unaligned() } } else { 0 };
             user.push(w, value);
@@ -294,10 +309,9 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Writes the workitem ids: packed in `v0`, or before gfx90a in `v0`, `v1` and `v2`.
-    fn init_workitem_ids(&self, w: &mut Wave, first: u32) {
-        let [bx, by, _] = self.block;
+    fn init_workitem_ids(&self, w: &mut Wave, first: u32, [bx, by, bz]: [u32; 3]) {
         let extra = self.kernel.descriptor.extra_workitem_ids();
-        if self.workitems() == bx {
+        if by * bz == 1 {
             // The others are 0, as all registers are.
             for lane in 0..LANES {
                 w.vgprs[0].0[lane] = first + lane as u32;
@@ -339,6 +353,16 @@ impl<'a> Dispatch<'a> {
     }
 }
 
+/// Returns the kernel's first instruction, in dwords from the start of the code.
+pub fn check_entry(code_object: &LoadedCodeObject, kernel: &Kernel) -> Result<usize, Fault> {
+    let offset = kernel.entry_address.wrapping_sub(code_object.code.start);
+    if !offset.is_multiple_of(4) || offset / 4 >= code_object.code.len() as u64 {
+        let reason = "the entry address is outside the code object".to_owned();
+        return Err(Fault::InvalidLaunch { kernel: kernel.name.clone(), reason });
+    }
+    Ok((offset / 4) as usize)
+}
+
 /// Fills in the hidden arguments of the kernarg segment.
 fn write_hidden_arguments(memory: &mut LaunchMemory, kernel: &Kernel, launch: &Launch, hostcall: &Hostcall) {
     let dims = if launch.grid[2] > 1 || launch.block[2] > 1 {
@@ -348,7 +372,7 @@ fn write_hidden_arguments(memory: &mut LaunchMemory, kernel: &Kernel, launch: &L
     } else {
         1
     };
-    let start = memory.kernarg;
+    let start = memory.addresses.kernarg;
     for argument in kernel.arguments.iter().filter(|argument| argument.is_hidden()) {
         let axis = match argument.value_kind.as_bytes().last() {
             Some(b'y') => 1,
@@ -363,7 +387,7 @@ fn write_hidden_arguments(memory: &mut LaunchMemory, kernel: &Kernel, launch: &L
             "hidden_dynamic_lds_size" => launch.dynamic_lds.into(),
             "hidden_private_base" => PRIVATE_APERTURE >> 32,
             "hidden_shared_base" => SHARED_APERTURE >> 32,
-            "hidden_queue_ptr" => memory.queue,
+            "hidden_queue_ptr" => memory.addresses.queue,
             "hidden_multigrid_sync_arg" => hostcall.grid_sync(),
             "hidden_heap_v1" => hostcall.heap(),
             // Global offsets and remainders are 0, because a grid consists of full workgroups. Device-side queues are not supported.
@@ -376,7 +400,7 @@ fn write_hidden_arguments(memory: &mut LaunchMemory, kernel: &Kernel, launch: &L
 
 /// Writes the dispatch packet, and the fields of the queue that compiled code reads.
 fn write_dispatch_packet(memory: &mut LaunchMemory, kernel: &Kernel, launch: &Launch, lds: u32, scratch: u32) {
-    let (at, queue, kernarg) = (memory.packet, memory.queue, memory.kernarg);
+    let Addresses { packet: at, queue, kernarg } = memory.addresses;
     for n in 0..3 {
         memory.write(at + packet::WORKGROUP_SIZE + 2 * n as u64, &(launch.block[n] as u16).to_le_bytes());
         let workitems = u64::from(launch.grid[n]) * u64::from(launch.block[n]);

@@ -35,6 +35,11 @@ impl Hostcall {
         }
     }
 
+    /// Creates none of them, for a launch whose hidden arguments the caller wrote.
+    pub fn absent(memory: &Arc<Memory>) -> Hostcall {
+        Hostcall { memory: memory.clone(), buffer: None, services: Mutex::default(), grid: None, heap: 0 }
+    }
+
     /// Returns the address of the hostcall buffer; 0 when the kernel has none.
     pub fn address(&self) -> u64 {
         self.buffer.as_ref().map_or(0, Buffer::address)

@@ -9,6 +9,9 @@ use super::{Env, Outcome, gws};
 use crate::arch::Generation;
 use crate::isa::{flag, operand};
 
+/// Bytes behind the LDS of a launch that ignores accesses outside, as many as a lane accesses at once.
+pub const GUARD: usize = 16;
+
 /// Faults for accesses to the global data share, which is not implemented.
 fn reject_gds(w: &Wave, s: &Step, e: &mut Env) -> Option<Outcome> {
     (s.inst.flags & flag::GDS != 0).then(|| e.unsupported(w, s, "global data share (GDS)".to_owned()))
@@ -29,11 +32,20 @@ fn lane_offsets(w: &Wave, s: &Step, e: &mut Env, offset: u32, bytes: u32) -> Opt
     if w.exec == 0 {
         return None;
     }
-    if max + u64::from(bytes) <= e.lds.len() as u64 {
+    let size = u64::from(e.lds_size);
+    if max + u64::from(bytes) <= size {
         return Some(out);
     }
-    let lane = (0..LANES).find(|&lane| w.exec >> lane & 1 != 0 && u64::from(out.0[lane]) + u64::from(bytes) > e.lds.len() as u64);
-    let lane = lane.unwrap_or(0);
+    let is_outside = |at: u32| u64::from(at) + u64::from(bytes) > size;
+    if e.dispatch.hardware {
+        // Lanes outside access the bytes behind the LDS, which are 0 before each access.
+        e.lds[size as usize..].fill(0);
+        for at in out.0.iter_mut().filter(|at| is_outside(**at)) {
+            *at = e.lds_size;
+        }
+        return Some(out);
+    }
+    let lane = (0..LANES).find(|&lane| w.exec >> lane & 1 != 0 && is_outside(out.0[lane])).unwrap_or(0);
     e.lds_fault(w, s, lane, u64::from(out.0[lane]), bytes);
     None
 }
@@ -292,7 +304,8 @@ fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, bytes) else { return skip_or_fault(e) };
     let mut old = [Lanes([0; LANES]), Lanes([0; LANES])];
     for lane in 0..LANES {
-        if w.exec >> lane & 1 == 0 {
+        // A lane outside changes nothing and gets 0.
+        if w.exec >> lane & 1 == 0 || at.0[lane] == e.lds_size {
             continue;
         }
         let value = |number: u16| {
@@ -328,7 +341,7 @@ fn exchange2<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome
     for (which, offset) in [first, second].into_iter().enumerate() {
         let Some(at) = lane_offsets(w, s, e, offset, 4 * WORDS as u32) else { return skip_or_fault(e) };
         for lane in 0..LANES {
-            if w.exec >> lane & 1 != 0 {
+            if w.exec >> lane & 1 != 0 && at.0[lane] != e.lds_size {
                 for n in 0..WORDS {
                     let offset = at.0[lane] + 4 * n as u32;
                     out[which * WORDS + n].0[lane] = word(e.lds, offset);
@@ -348,7 +361,7 @@ fn conditional_exchange(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32 & !7, 8) else { return skip_or_fault(e) };
     let mut out = [Lanes([0; LANES]); 2];
     for lane in 0..LANES {
-        if w.exec >> lane & 1 != 0 {
+        if w.exec >> lane & 1 != 0 && at.0[lane] != e.lds_size {
             for n in 0..2u16 {
                 let offset = at.0[lane] + 4 * u32::from(n);
                 let data = w.vgpr(s.inst.src[1] + n).0[lane];
@@ -367,12 +380,13 @@ fn conditional_exchange(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 /// Adds or subtracts the number of active lanes to or from a counter, and returns the old value to all of them.
 fn append_or_consume(w: &mut Wave, s: &Step, e: &mut Env, change: fn(u32, u32) -> u32) -> Outcome {
     let at = (w.sgprs[usize::from(operand::M0)] >> 16).wrapping_add(s.inst.imm as u32) & 0xfffc;
-    if at as usize + 4 > e.lds.len() {
+    if at + 4 > e.lds_size && !e.dispatch.hardware {
         e.lds_fault(w, s, w.first_lane(), u64::from(at), 4);
         return Outcome::Fault;
     }
-    let old = word(e.lds, at);
-    set_word(e.lds, at, change(old, w.exec.count_ones()));
+    let lds = &mut e.lds[..e.lds_size as usize];
+    let old = word(lds, at);
+    set_word(lds, at, change(old, w.exec.count_ones()));
     w.write_vgpr(s.inst.dst, &Lanes([old; LANES]));
     Outcome::Continue
 }
@@ -388,7 +402,7 @@ fn consume(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 /// Returns lane 0's offset of `ds_read_addtid` and `ds_write_addtid`.
 fn addtid_base(w: &Wave, s: &Step, e: &mut Env) -> Option<u32> {
     let base = (w.sgprs[usize::from(operand::M0)] & 0xffff).wrapping_add(s.inst.imm as u32);
-    if base as usize + 4 * w.lanes() > e.lds.len() {
+    if base as usize + 4 * w.lanes() > e.lds_size as usize && !e.dispatch.hardware {
         e.lds_fault(w, s, 0, u64::from(base), 4 * w.lanes() as u32);
         return None;
     }
@@ -399,7 +413,7 @@ fn read_addtid(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some(base) = addtid_base(w, s, e) else { return Outcome::Fault };
     let mut out = Lanes([0; LANES]);
     for lane in 0..w.lanes() {
-        out.0[lane] = word(e.lds, base + 4 * lane as u32);
+        out.0[lane] = word(&e.lds[..e.lds_size as usize], base + 4 * lane as u32);
     }
     w.write_vgpr(s.inst.dst, &out);
     Outcome::Continue
@@ -409,7 +423,7 @@ fn write_addtid(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some(base) = addtid_base(w, s, e) else { return Outcome::Fault };
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
-            set_word(e.lds, base + 4 * lane as u32, w.vgpr(s.inst.src[1]).0[lane]);
+            set_word(&mut e.lds[..e.lds_size as usize], base + 4 * lane as u32, w.vgpr(s.inst.src[1]).0[lane]);
         }
     }
     Outcome::Continue

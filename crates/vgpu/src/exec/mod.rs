@@ -49,6 +49,7 @@ mod native;
 #[path = "native/absent.rs"]
 mod native;
 mod ops;
+mod packet;
 mod resource;
 mod salu;
 mod salu_float;
@@ -63,6 +64,7 @@ mod wave;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use packet::Packet;
 pub use simd::SimdLevel;
 pub use test_wave::{TestProgram, TestWave};
 
@@ -156,8 +158,22 @@ pub fn launch(
     limit: Limit,
     print: &(dyn Fn(&str) + Sync),
 ) -> Result<Stats, Fault> {
-    let dispatch = dispatch::Dispatch::new(code_object, kernel, launch, memory, print)?;
-    let stats = scheduler::run(&dispatch, limit)?;
+    run(&dispatch::Dispatch::new(code_object, kernel, launch, memory, print)?, limit)
+}
+
+/// Runs the kernel of a dispatch packet to its end, with the checks that hardware makes. See [`Packet`].
+pub fn launch_packet(
+    code_object: &LoadedCodeObject,
+    kernel: &Kernel,
+    packet: &Packet,
+    memory: &Arc<Memory>,
+    limit: Limit,
+) -> Result<Stats, Fault> {
+    run(&dispatch::Dispatch::from_packet(code_object, kernel, packet, memory)?, limit)
+}
+
+fn run(dispatch: &dispatch::Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
+    let stats = scheduler::run(dispatch, limit)?;
     let mut total = TOTAL.lock().unwrap_or_else(PoisonError::into_inner);
     total.instructions += stats.instructions;
     total.lane_operations += stats.lane_operations;
@@ -183,7 +199,10 @@ pub(crate) enum Outcome {
 pub(crate) struct Env<'a> {
     code: &'a DecodedCode,
     dispatch: &'a dispatch::Dispatch<'a>,
+    /// The workgroup's LDS, and [`lds::GUARD`] bytes behind it if the launch ignores accesses outside.
     lds: &'a mut [u8],
+    /// Bytes of LDS.
+    lds_size: u32,
     workgroup: [u32; 3],
     /// Wavefronts of the workgroup.
     waves: u32,
@@ -238,7 +257,7 @@ impl Env<'_> {
     }
 
     fn lds_fault(&mut self, w: &Wave, s: &Step, lane: usize, address: u64, bytes: u32) {
-        let size = self.lds.len() as u32;
+        let size = self.lds_size;
         self.fault = Some(Fault::Lds { location: self.location(w, s), lane: lane as u32, address, bytes, size });
     }
 

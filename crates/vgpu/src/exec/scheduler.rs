@@ -9,7 +9,8 @@ use super::decoded::Step;
 use super::dispatch::Dispatch;
 use super::native::{self, Interpretation};
 use super::wave::{NO_RANGE, RECENT_RANGES, State, Wave, gpr_index};
-use super::{DecodedCode, Env, Limit, Outcome, Stats};
+use super::{DecodedCode, Env, Limit, Outcome, Stats, lds};
+use crate::code_object::Kernel;
 use crate::fault::Fault;
 use crate::isa::operand;
 
@@ -22,6 +23,8 @@ const LONG_LAUNCH: u64 = 64;
 /// Resident workgroups of a worker, and the memory they may take. A cooperative launch keeps all of its workgroups resident.
 const MAX_RESIDENT: usize = 256;
 const MAX_RESIDENT_BYTES: usize = 512 << 20;
+/// The most wavefronts of a cooperative launch.
+const MAX_COOPERATIVE_WAVES: u64 = 1 << 20;
 
 /// Wavefronts kept for later launches: their registers are large, and most kernels are small.
 #[allow(clippy::vec_box)] // A wavefront is more than a KiB, and moves between workgroups and the pool.
@@ -99,12 +102,23 @@ fn thread_count() -> usize {
     configured.unwrap_or_else(|| *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))).max(1)
 }
 
-/// Returns the threads for a launch of `total` workgroups, and the most workgroups that are resident at a time.
-pub fn plan_threads(total: u64, cooperative: bool) -> (usize, u64) {
+/// The threads of a launch, and the most wavefronts that are resident at a time.
+pub struct Plan {
+    pub threads: usize,
+    pub waves: usize,
+}
+
+/// Plans a launch of `total` workgroups of `workitems` workitems.
+pub fn plan_threads(total: u64, kernel: &Kernel, workitems: u64, cooperative: bool) -> Result<Plan, Fault> {
     let threads = thread_count().min(usize::try_from(total).unwrap_or(usize::MAX));
     // A worker starts a workgroup before it looks at its resident ones, which makes one more.
-    let max = if cooperative { total } else { total.min((MAX_RESIDENT as u64 + 1) * threads as u64) };
-    (threads, max)
+    let resident = if cooperative { total } else { total.min((MAX_RESIDENT as u64 + 1) * threads as u64) };
+    let waves = resident.saturating_mul(workitems.div_ceil(u64::from(kernel.descriptor.wave_size().lanes())));
+    if cooperative && waves > MAX_COOPERATIVE_WAVES {
+        let reason = format!("{waves} wavefronts in a cooperative launch; at most {MAX_COOPERATIVE_WAVES} can be resident");
+        return Err(Fault::InvalidLaunch { kernel: kernel.name.clone(), reason });
+    }
+    Ok(Plan { threads, waves: waves as usize })
 }
 
 /// Runs workgroups until none are left, then returns their wavefronts to the pool.
@@ -162,7 +176,7 @@ fn next_workgroup(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) -> Option
     let mut group = idle.pop().unwrap_or_else(|| {
         let mut kept = WAVE_POOL.lock().unwrap_or_else(PoisonError::into_inner);
         let waves = (0..shared.dispatch.waves_per_workgroup()).map(|_| kept.pop().unwrap_or_else(|| Box::new(Wave::new()))).collect();
-        Workgroup { id, waves, lds: vec![0; shared.dispatch.lds as usize] }
+        Workgroup { id, waves, lds: vec![0; shared.dispatch.lds as usize + lds::GUARD] }
     });
     group.id = id;
     for (number, wave) in group.waves.iter_mut().enumerate() {
@@ -178,6 +192,7 @@ fn run_slice(shared: &LaunchState<'_>, group: &mut Workgroup, known: &mut KnownR
         code,
         dispatch: shared.dispatch,
         lds: &mut group.lds,
+        lds_size: shared.dispatch.lds,
         workgroup: group.id,
         waves: group.waves.len() as u32,
         clock: shared.started,

@@ -200,8 +200,16 @@ impl TestWave {
             Launch { grid: [1; 3], block: [self.wave.lanes() as u32, 1, 1], dynamic_lds: 0, arguments: Vec::new(), cooperative: false };
         let dispatch = Dispatch::new(&self.code_object, &self.code_object.kernels[0], &launch, &self.memory, &|_| {})?;
         dispatch.init_scratch(&mut self.wave);
-        let mut env =
-            Env { code, dispatch: &dispatch, lds: &mut self.lds, workgroup: [0; 3], waves: 1, clock: Instant::now(), fault: None };
+        let mut env = Env {
+            code,
+            dispatch: &dispatch,
+            lds_size: self.lds.len() as u32,
+            lds: &mut self.lds,
+            workgroup: [0; 3],
+            waves: 1,
+            clock: Instant::now(),
+            fault: None,
+        };
         self.wave.pc = 0;
         while self.wave.pc < code.len() {
             let entry = code.native.entry(self.wave.pc, self.wave.wave_size).filter(|_| natively && native::is_usual(&self.wave));

@@ -363,7 +363,10 @@ fn to_lds(w: &mut Wave, s: &Step, e: &mut Env, values: &Lanes, bytes: u32) -> Ou
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
             let at = base + 4 * lane as u64;
-            if at + u64::from(bytes) > e.lds.len() as u64 {
+            if at + u64::from(bytes) > u64::from(e.lds_size) {
+                if e.dispatch.hardware {
+                    continue;
+                }
                 e.lds_fault(w, s, lane, at, bytes);
                 return Outcome::Fault;
             }

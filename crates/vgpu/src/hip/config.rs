@@ -24,8 +24,13 @@ pub struct Config {
 impl Config {
     /// Reads `WARPWAVE_VGPU_DEVICES`, `WARPWAVE_VGPU_MEMORY` and `WARPWAVE_VGPU_LIMIT`. The error names the variable.
     pub fn from_env() -> Result<Config, String> {
+        Config::from_env_or(DEFAULT_DEVICES)
+    }
+
+    /// As [`Config::from_env`], with the devices to have when `WARPWAVE_VGPU_DEVICES` is not set.
+    pub fn from_env_or(devices: &str) -> Result<Config, String> {
         let get = |name: &str| std::env::var(name).ok().map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
-        let devices = parse_devices(&get("WARPWAVE_VGPU_DEVICES").unwrap_or_else(|| DEFAULT_DEVICES.to_owned()))?;
+        let devices = parse_devices(&get("WARPWAVE_VGPU_DEVICES").unwrap_or_else(|| devices.to_owned()))?;
         let memory = get("WARPWAVE_VGPU_MEMORY").map(|text| parse_memory(&text)).transpose()?;
         let limit = get("WARPWAVE_VGPU_LIMIT").map(|text| parse_limit(&text)).transpose()?.unwrap_or(Limit::None);
         Ok(Config { devices, memory, limit })

@@ -17,7 +17,7 @@ mod fat_binary;
 mod graph;
 mod launch;
 mod memory;
-mod model;
+pub mod model;
 mod module;
 mod occupancy;
 mod pitched;

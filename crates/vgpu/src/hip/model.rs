@@ -4,33 +4,47 @@ use crate::arch::Arch;
 
 /// A GPU model.
 #[derive(Debug)]
-pub(super) struct GpuModel {
+pub struct GpuModel {
+    /// The name that the device reports.
     pub name: &'static str,
     /// HIP's multiprocessors: compute units, on RDNA pairs of them (WGPs).
     pub compute_units: u32,
     /// Lanes of a wavefront of the default size.
     pub wave_size: u32,
+    /// Bytes of memory.
     pub memory: u64,
+    /// Clock in kHz.
     pub clock_khz: u32,
+    /// Memory clock in kHz.
     pub memory_clock_khz: u32,
+    /// Width of the memory bus in bits.
     pub memory_bus_bits: u32,
+    /// Bytes of L2 cache.
     pub l2: u32,
     /// Wavefronts per SIMD. A multiprocessor has four SIMDs.
     pub waves_per_simd: u32,
-    /// VGPRs per lane of a SIMD, shared by its wavefronts, and the allocation granule.
+    /// VGPRs per lane of a SIMD, shared by its wavefronts.
     pub vector_registers: u32,
+    /// Allocation granule of VGPRs.
     pub vector_granule: u32,
 }
 
-pub(super) const SIMDS: u32 = 4;
-pub(super) const LDS: u32 = 64 << 10;
-pub(super) const LDS_GRANULE: u32 = 512;
-/// SGPRs of a SIMD, shared by its wavefronts, and the allocation granule.
-pub(super) const SCALAR_REGISTERS: u32 = 800;
-pub(super) const SCALAR_GRANULE: u32 = 16;
-pub(super) const REGISTERS: u32 = 65_536;
-pub(super) const MAX_BLOCK: u32 = 1024;
-pub(super) const MAX_GRID: u32 = i32::MAX as u32;
+/// SIMDs of a multiprocessor.
+pub const SIMDS: u32 = 4;
+/// Bytes of LDS of a workgroup.
+pub const LDS: u32 = 64 << 10;
+/// Allocation granule of LDS.
+pub const LDS_GRANULE: u32 = 512;
+/// SGPRs of a SIMD, shared by its wavefronts.
+pub const SCALAR_REGISTERS: u32 = 800;
+/// Allocation granule of SGPRs.
+pub const SCALAR_GRANULE: u32 = 16;
+/// Registers of a multiprocessor, as HIP counts them.
+pub const REGISTERS: u32 = 65_536;
+/// The most workitems of a workgroup.
+pub const MAX_BLOCK: u32 = 1024;
+/// The most workgroups in a dimension.
+pub const MAX_GRID: u32 = i32::MAX as u32;
 
 const MI50: GpuModel = GpuModel {
     name: "Virtual Instinct MI50",
@@ -166,7 +180,7 @@ impl GpuModel {
 }
 
 /// Returns the memory of a device: the model's, but at most three quarters of the host's.
-pub(super) fn default_memory(model: &GpuModel) -> u64 {
+pub fn default_memory(model: &GpuModel) -> u64 {
     let host = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()

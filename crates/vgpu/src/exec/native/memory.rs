@@ -218,7 +218,7 @@ fn lds_offsets(s: &Step, bytes: u32, unit: u32) -> ([u32; 2], usize) {
 /// Returns the place of an LDS access that extends `extent` bytes beyond the lanes' addresses.
 #[inline(always)]
 pub fn lds_place<S: Vector>(w: &Wave, s: &Step, e: &mut Env<'_>, extent: u32) -> Option<Place> {
-    let last = (e.lds.len() as u32).checked_sub(extent)?;
+    let last = e.lds_size.checked_sub(extent)?;
     let mut offsets = *w.vgpr(s.inst.src[0]);
     let mut outside = 0;
     for group in 0..GROUPS {

@@ -189,7 +189,7 @@ pub(super) fn locate(
             match address >> 48 << 48 {
                 SHARED_APERTURE if address >> 32 == SHARED_APERTURE >> 32 => {
                     let at = address & 0xffff_ffff;
-                    if at + u64::from(bytes) > e.lds.len() as u64 {
+                    if at + u64::from(bytes) > u64::from(e.lds_size) {
                         e.lds_fault(w, s, lane, at, bytes);
                         return None;
                     }
