@@ -124,7 +124,7 @@ fn tensors_are_checked() {
     says(with("t", &[8], 0, 36), &["`t`", "36", "multiple of 32"]);
     says(with("t", &[64], 0, 32), &["`t`", "extend past the end of the file"]);
     says(with("t", &[8], 0, u64::MAX - 31), &["`t`", "extend past the end of the file"]);
-    says(with("t", &[8], 10, 32), &["`t`", "10", "Q2_K"]);
+    says(with("t", &[8], 16, 32), &["`t`", "16", "IQ2_XXS"]);
     says(with("t", &[8], 24, 32), &["`t`", "24", "I8"]);
     says(with("t", &[8], 77, 32), &["`t`", "77"]);
     says(with("t", &[33], 8, 32), &["`t`", "33", "block size 32"]);
