@@ -43,7 +43,7 @@ const NEED_NO_GPU: &[&str] = &[
 
 /// Packages whose tests need no GPU but files that are not packed.
 const NOT_PACKED: &[&str] =
-    &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-candle-check", "warpwave-weights"];
+    &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-libhsa", "warpwave-candle-check", "warpwave-weights"];
 
 /// Tests of the virtual GPU that are packed: random programs, for `run.sh --fuzz` on a machine with many cores.
 const FUZZ_TESTS: &[&str] = &["differential", "hostile"];

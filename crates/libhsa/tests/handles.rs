@@ -14,7 +14,7 @@ const INVALID_QUEUE: u32 = 0x1007;
 const NOT_INITIALIZED: u32 = 0x100B;
 const BREAK: u32 = 1;
 
-/// Numbers that are no handles: null, small, foreign memory, and the largest.
+/// Numbers other than handles: null, small, foreign memory, and the largest.
 const FOREIGN: [u64; 5] = [0, 1, 64, 0x7fff_ffff_f000, u64::MAX];
 
 /// `hsa_init` while it lives; one test at a time, because they count initializations.
@@ -253,7 +253,7 @@ fn barriers_hold_a_queue_and_a_malformed_packet_stops_it() {
         }
         assert_eq!(hsa_queue_create(gpu, 64, 0, Some(on_error), 9 as *mut c_void, 0, 0, &mut queue), 0);
         let (ring, doorbell) = (((queue + 8) as *const u64).read(), ((queue + 16) as *const u64).read());
-        // A kernel dispatch whose kernel object is no kernel.
+        // A kernel dispatch of an address without a kernel.
         let index = hsa_queue_add_write_index_relaxed(queue, 1);
         (*(ring as *const AtomicU16)).store(2, Ordering::Release);
         hsa_signal_store_screlease(doorbell, index as i64);

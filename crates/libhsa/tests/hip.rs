@@ -23,11 +23,11 @@ fn clang() -> Option<PathBuf> {
     })
 }
 
-/// Returns AMD's HIP runtime and the folder of its headers, as the distribution installs them.
+/// Returns AMD's HIP runtime and the folder of its headers, as the distribution or AMD installs them.
 fn hip() -> Option<(PathBuf, PathBuf)> {
-    let library = PathBuf::from("/usr/lib/x86_64-linux-gnu/libamdhip64.so");
-    let headers = PathBuf::from("/usr/include");
-    (library.exists() && headers.join("hip/hip_runtime_api.h").exists()).then_some((library, headers))
+    let places = [("/usr/lib/x86_64-linux-gnu", "/usr/include"), ("/opt/rocm/lib", "/opt/rocm/include")];
+    let files = places.map(|(library, headers)| (Path::new(library).join("libamdhip64.so"), PathBuf::from(headers)));
+    files.into_iter().find(|(library, headers)| library.exists() && headers.join("hip/hip_runtime_api.h").exists())
 }
 
 fn run(command: &mut Command) -> Output {

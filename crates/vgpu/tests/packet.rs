@@ -137,7 +137,7 @@ fn reads_outside_lds_are_zero_and_writes_are_dropped() {
         let outside = |lane: u32| [0x3c0000, 128, 0x3fff_fff0][lane as usize % 3];
         let index: Vec<u32> = (0..64).map(|lane| if lane % 4 == 1 { outside(lane) } else { 63 - lane }).collect();
         let (from, out) = (loaded.words(&index), loaded.words(&[9; 192]));
-        loaded.packet("local", [64, 1, 1], [64, 1, 1], &bytes(&[from, out], &[2000])).unwrap();
+        loaded.packet("local", [64, 1, 1], [64, 1, 1], &bytes(&[from, out], &[300])).unwrap();
         let (mut memory, mut old) = ((1..=64).collect::<Vec<u32>>(), vec![0; 64]);
         let got: Vec<u32> = index.iter().map(|at| memory.get(*at as usize).copied().unwrap_or(0)).collect();
         for (lane, at) in index.iter().enumerate().filter(|(_, at)| **at < 64) {
