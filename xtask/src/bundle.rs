@@ -47,6 +47,7 @@ const NOT_PACKED: &[&str] = &[
     "warpwave-hipify",
     "warpwave-vgpu",
     "warpwave-libamdhip64",
+    "warpwave-libhsa",
     "warpwave-candle-check",
     "warpwave-weights",
     "cudarc",

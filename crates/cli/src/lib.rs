@@ -38,6 +38,7 @@ mod run;
 mod serve;
 pub mod spec;
 mod tune;
+mod vgpu;
 
 pub use warpwave_weights::{array, npy, value};
 
@@ -101,6 +102,8 @@ enum Command {
     Tune(tune::Args),
     /// Run MPI programs with a faster MPI_Allreduce; benchmark and tune it.
     Mpi(mpi::Args),
+    /// Run programs of ROCm on virtual AMD GPUs.
+    Vgpu(vgpu::Args),
     /// Render a chat template read from standard input.
     #[command(name = llm::template::COMMAND, hide = true)]
     RenderTemplate,
@@ -257,6 +260,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices
         Command::Tune(args) => tune::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),
         Command::Mpi(args) => mpi::run(&mut context, &args),
+        Command::Vgpu(args) => vgpu::run(&mut context, &args),
         Command::RenderTemplate => llm::template::run(&mut context),
         Command::Completions { shell } => {
             // Buffered: the generator panics on a closed pipe.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::runtime::{Device, Runtime, put, put_text, runtime, visit};
 use crate::status::{Result, Status};
 use crate::types::{Dim3, Handle, Visit};
-use crate::{queue, system};
+use crate::{log, queue, system};
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::hip::model;
 
@@ -211,13 +211,17 @@ unsafe fn common_info(attribute: u32, to: *mut c_void) -> Result {
             21 => put(to, 1u16),
             22 => put(to, 1u16),
             0xA000 | 0xA003 | 0xA005..=0xA008 | 0xA00A..=0xA00D | 0xA00F | 0xA012 | 0xA014 => put(to, 0u32),
+            0xA001 => put(to, 64u32),
             0xA00E => put(to, [0u64; 2]),
             0xA010 | 0xA013 => put(to, false),
             0xA107..=0xA10B | 0xA110 | 0xA111 | 0xA112 => put(to, 0u32),
             0xA113 => put(to, CPU),
             0xA114 | 0xA115 => put(to, [0u8; 8]),
             0xA116 | 0xA117 => put(to, 0u64),
-            _ => Err(Status::INVALID_ARGUMENT),
+            _ => {
+                log::debug(format_args!("attribute {attribute:#x} of an agent is unknown"));
+                Err(Status::INVALID_ARGUMENT)
+            }
         }
     }
 }
@@ -260,7 +264,6 @@ unsafe fn gpu_info(index: usize, device: &Device, attribute: u32, to: *mut c_voi
             0x300B => put(to, 16u32),
             0x300C => put(to, 256u32),
             0xA000 => put(to, 0x7400 + arch.elf_mach()),
-            0xA001 => put(to, 64u32),
             0xA002 | 0xA014 => put(to, model.compute_units),
             0xA003 => put(to, model.clock_khz / 1000),
             0xA005 => put(to, 4u32),

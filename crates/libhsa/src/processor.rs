@@ -158,9 +158,9 @@ fn report(runtime: &Runtime, state: &QueueState, failure: Failure) {
             status_of(fault)
         }
     };
-    if let Failure::Kernel(Fault::Memory { address, near, .. }) = &failure
-        && let (Some(callback), data) = *lock(&runtime.fault_callback)
-    {
+    // Copied, so that the callback may register another one.
+    let (fault_callback, data) = *lock(&runtime.fault_callback);
+    if let (Failure::Kernel(Fault::Memory { address, near, .. }), Some(callback)) = (&failure, fault_callback) {
         // The page is not there, or is read-only.
         let reasons = if near.is_some_and(|(_, distance)| distance == 0) { 2 } else { 1 };
         let event = MemoryFaultEvent { kind: 0, agent: agent::handle(state.device), address: *address, reasons };

@@ -206,7 +206,7 @@ pub fn hsa_queue_destroy(queue: u64) -> Result {
     let state = removed.ok_or(Status::INVALID_QUEUE)?;
     state.stop();
     let thread = lock(&state.thread).take();
-    // A callback may destroy the queue that calls it.
+    // A callback may destroy the queue that calls it, whose memory is then in use until the process ends.
     if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
         let _ = thread.join();
         runtime.signals.destroy(state.queue().doorbell)?;

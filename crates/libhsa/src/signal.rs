@@ -404,7 +404,7 @@ impl Runtime {
         if signals.iter().any(|signal| self.signals.get(*signal).is_none()) { Err(Status::INVALID_SIGNAL) } else { Ok(signals) }
     }
 
-    /// Records the times of an operation, and then lowers its completion signal. 0 is no signal.
+    /// Records the times of an operation, and then lowers its completion signal. 0 stands for none.
     pub fn complete(&self, signal: Handle, start: u64, end: u64) {
         if let Some(signal) = self.signals.get(signal) {
             signal.start.store(start, Ordering::Relaxed);

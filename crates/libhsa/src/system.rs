@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_void};
 
 use crate::executable::loader;
+use crate::log;
 use crate::runtime::{lock, put, runtime, write};
 use crate::status::{self, Result, Status};
 use crate::types::SystemEventCallback;
@@ -71,7 +72,10 @@ pub unsafe fn hsa_system_get_info(attribute: u32, to: *mut c_void) -> Result {
             | info::DMABUF_SUPPORTED
             | info::VIRTUAL_MEM_API_SUPPORTED
             | info::XNACK_ENABLED => put(to, false),
-            _ => Err(Status::INVALID_ARGUMENT),
+            _ => {
+                log::debug(format_args!("attribute {attribute:#x} of the system is unknown"));
+                Err(Status::INVALID_ARGUMENT)
+            }
         }
     }
 }

@@ -3,11 +3,12 @@
 //! It loads the code objects that clang produces for gfx906 (MI50), gfx908, gfx90a and gfx942 (CDNA 1 to 3), gfx1010, gfx1030, gfx1100
 //! and gfx1201 (RDNA 1 to 4), and interprets them, a wavefront of 32 or 64 lanes at a time. GFX9 code that runs often is translated to the
 //! host's vector instructions.
-//! There are three ways to use it:
+//! There are four ways to use it:
 //!
 //! * [`hip`]: the functions of the HIP API. `warpwave-gpu` fills its driver table with them, and `libamdhip64.so` exports them to C
 //!   programs.
 //! * [`exec::launch`]: runs one kernel, without devices and streams. Used by tests.
+//! * [`exec::launch_packet`]: the same for a dispatch packet, with the checks of hardware. Used by `libhsa-runtime64.so`.
 //! * [`isa`] and [`disasm`]: the decoder and the disassembler.
 //!
 //! # What it promises
