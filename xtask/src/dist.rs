@@ -72,9 +72,10 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
     }
     let command = workspace.command();
     copy(&command, &folder.join("bin/warpwave"))?;
-    // The command searches for it there.
-    let library = workspace.mpi_library();
+    // The command searches for them there.
+    let (library, hsa) = (workspace.mpi_library(), workspace.hsa_library());
     copy(&library, &folder.join("lib/libwarpwave_mpi.so"))?;
+    copy(&hsa, &folder.join("lib/libhsa_runtime64.so"))?;
     let template = std::fs::read_to_string(workspace.root.join(PKG_CONFIG)).doing(|| format!("read {PKG_CONFIG}"))?;
     let filled = pkg_config(&template, &workspace.version);
     std::fs::write(folder.join("lib/pkgconfig/warpwave_mpi.pc"), filled).doing(|| "write warpwave_mpi.pc".into())?;
@@ -91,7 +92,7 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
         }
         std::fs::write(folder.join("completions").join(file), script).doing(|| format!("write {file}"))?;
     }
-    let needs = [version_needs(&command)?, version_needs(&library)?].concat();
+    let needs = [version_needs(&command)?, version_needs(&library)?, version_needs(&hsa)?].concat();
     let floor = glibc_floor(needs.iter().map(String::as_str));
     let note = floor_sentence(floor) + "\nGPU drivers and compilers are opened at run time; none is needed to start it.\n";
     std::fs::write(folder.join("REQUIREMENTS.txt"), note).doing(|| "write REQUIREMENTS.txt".into())?;

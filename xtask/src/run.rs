@@ -94,6 +94,11 @@ impl Workspace {
         self.target.join("release/libwarpwave_mpi.so")
     }
 
+    /// The release build of the HSA library.
+    pub fn hsa_library(&self) -> PathBuf {
+        self.target.join("release/libhsa_runtime64.so")
+    }
+
     /// The release build of the `warpwave` command.
     pub fn command(&self) -> PathBuf {
         self.target.join("release/warpwave")
@@ -102,7 +107,8 @@ impl Workspace {
     /// Builds the release `warpwave` command.
     pub fn build_command(&self) -> Result<()> {
         say("building the release `warpwave` (a few minutes from scratch)");
-        checked(cargo().current_dir(&self.root).args(["build", "--release", "--package", "warpwave-cli", "--package", "warpwave-mpi"]))
+        let packages = ["warpwave-cli", "warpwave-mpi", "warpwave-libhsa"];
+        checked(cargo().current_dir(&self.root).args(["build", "--release"]).args(packages.iter().flat_map(|name| ["--package", name])))
     }
 }
 

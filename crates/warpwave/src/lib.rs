@@ -31,11 +31,14 @@
 //! | `kernels` | `kernels` | operations on device memory |
 //! | `tensor` | `tensor` | tensors on the CPU and on GPUs |
 //! | `llm` | `llm`, `weights` | language models and their files |
+//! | `diffusion` | `diffusion` | image models |
 //!
 //! All features are on by default. The `warpwave` command is the package `warpwave-cli`.
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "diffusion")]
+pub use warpwave_diffusion as diffusion;
 pub use warpwave_gpu as gpu;
 pub use warpwave_hipify as hipify;
 pub use warpwave_jit as jit;
