@@ -1,7 +1,6 @@
 //! `warpwave vgpu`: programs of ROCm on the virtual AMD GPU.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
