@@ -173,6 +173,8 @@ macro_rules! hsa_functions {
                 hsa_agent_get_exception_policies = ERROR;
                 hsa_agent_iterate_regions = INVALID_REGION;
                 hsa_agent_major_extension_supported = ERROR;
+                hsa_amd_ais_file_read = ERROR;
+                hsa_amd_ais_file_write = ERROR;
                 hsa_amd_deregister_deallocation_callback = ERROR;
                 hsa_amd_image_create = ERROR;
                 hsa_amd_image_get_info_max_dim = ERROR;
