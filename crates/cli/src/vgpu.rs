@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::json;
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::hip::Config;
-use warpwave_vgpu::hip::model::GpuModel;
+use warpwave_vgpu::hip::model::{GpuModel, default_memory};
 
 use super::{Context, Failure, Outcome, failed, human_bytes, usage};
 
@@ -108,7 +108,7 @@ fn info(context: &mut Context<'_>, args: &InfoArgs) -> Outcome {
                     "name": model.name,
                     "compute_units": model.compute_units,
                     "wave_size": model.wave_size,
-                    "memory_bytes": config.memory.unwrap_or(model.memory),
+                    "memory_bytes": config.memory.unwrap_or_else(|| default_memory(model)),
                 })
             })
             .collect();
@@ -123,7 +123,7 @@ fn info(context: &mut Context<'_>, args: &InfoArgs) -> Outcome {
         Err(failure) => writeln!(context.out, "library  {}", failure.message)?,
     }
     for (arch, model) in models {
-        let memory = human_bytes(config.memory.unwrap_or(model.memory) as usize);
+        let memory = human_bytes(config.memory.unwrap_or_else(|| default_memory(model)) as usize);
         writeln!(context.out, "{:8} {}, {} compute units, {memory}", arch.name(), model.name, model.compute_units)?;
     }
     Ok(())

@@ -285,6 +285,13 @@ pub unsafe fn hsa_amd_memory_pool_free(start: u64) -> Result {
 }
 
 /// # Safety
+/// As for [`hsa_amd_memory_pool_free`].
+pub unsafe fn hsa_memory_free(start: u64) -> Result {
+    // SAFETY: the caller's promise.
+    unsafe { hsa_amd_memory_pool_free(start) }
+}
+
+/// # Safety
 /// The list must have `count` elements.
 unsafe fn check_agents(runtime: &'static Runtime, count: u32, list: *const Handle) -> Result {
     if list.is_null() && count > 0 {

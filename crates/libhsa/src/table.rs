@@ -66,6 +66,7 @@ macro_rules! hsa_functions {
                 hsa_iterate_agents(callback: Visit, data: *mut c_void) = agent;
                 hsa_memory_copy(to: u64, from: u64, bytes: usize) = copy;
                 hsa_memory_deregister(host: u64, bytes: usize) = pool;
+                hsa_memory_free(start: u64) = pool;
                 hsa_memory_register(host: u64, bytes: usize) = pool;
                 hsa_queue_create(agent: Handle, size: u32, kind: u32, callback: QueueCallback, data: *mut c_void, scratch: u32, lds: u32, to: *mut u64) = queue;
                 hsa_queue_destroy(queue: u64) = queue;
@@ -173,6 +174,8 @@ macro_rules! hsa_functions {
                 hsa_agent_get_exception_policies = ERROR;
                 hsa_agent_iterate_regions = INVALID_REGION;
                 hsa_agent_major_extension_supported = ERROR;
+                hsa_amd_ais_file_read = ERROR;
+                hsa_amd_ais_file_write = ERROR;
                 hsa_amd_deregister_deallocation_callback = ERROR;
                 hsa_amd_image_create = ERROR;
                 hsa_amd_image_get_info_max_dim = ERROR;
@@ -251,7 +254,6 @@ macro_rules! hsa_functions {
                 hsa_isa_iterate_wavefronts = ERROR;
                 hsa_memory_allocate = INVALID_REGION;
                 hsa_memory_assign_agent = ERROR;
-                hsa_memory_free = ERROR;
                 hsa_region_get_info = INVALID_REGION;
                 hsa_signal_group_create = ERROR;
                 hsa_signal_group_destroy = INVALID_SIGNAL_GROUP;

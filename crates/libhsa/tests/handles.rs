@@ -161,7 +161,7 @@ fn pools_allocate_up_to_the_cards_memory() {
         assert_eq!(free[0] - free[1], (3 << 20) + 4096);
         (start as *mut u8).add(3 << 20).write(1);
         assert_eq!(hsa_amd_memory_pool_free(start + 4096), 0x1003, "not the start");
-        assert_eq!((hsa_amd_memory_pool_free(start), hsa_amd_memory_pool_free(start)), (0, 0x1003));
+        assert_eq!((hsa_amd_memory_pool_free(start), hsa_memory_free(start)), (0, 0x1003));
         assert_eq!(hsa_agent_get_info(gpu, 0xA015, (&raw mut free[1]).cast()), 0);
         assert_eq!(free[0], free[1]);
     }
