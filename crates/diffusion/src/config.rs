@@ -58,7 +58,7 @@ impl UnetConfig {
         let up = config.strings("up_block_types")?;
         if blocks.len() != levels || up.len() != levels {
             let found = [blocks.len(), up.len()];
-            return Err(config.bad("down_block_types", format!("expected {levels} types on both ways, got {found:?}")));
+            return Err(config.bad("down_block_types", format!("expected {levels} block types each for down and up blocks, got {found:?}")));
         }
         let layers = config.size_or("layers_per_block", 2)?;
         if layers > 64 {

@@ -6,7 +6,8 @@ use warpwave_kernels::DType;
 use warpwave_tensor::Tensor;
 
 use crate::error::{Error, Result, bad_argument};
-use crate::info::{Family, ModelInfo};
+use crate::flux;
+use crate::info::{Family, ModelInfo, Prediction};
 use crate::model::{Conditioning, Extra, Model};
 use crate::noise::{Draw, Draws, Generator, Source};
 use crate::picture::{Mask, Picture};
@@ -59,6 +60,8 @@ pub struct Request {
     pub strength: f64,
     /// Random numbers to use instead of those of the seed.
     pub draws: Option<Draws>,
+    /// Whether to keep the latents of all steps.
+    pub trajectory: bool,
 }
 
 impl Request {
@@ -92,6 +95,7 @@ impl Request {
             mask: None,
             strength: if info.inpaint { 1.0 } else { 0.8 },
             draws: None,
+            trajectory: false,
         }
     }
 
@@ -125,13 +129,13 @@ impl Request {
             }
         }
         if self.mask.is_some() && self.init.is_none() {
-            return Err(bad_argument("mask", "a mask needs an initial picture"));
+            return Err(bad_argument("mask", "a mask needs an initial image"));
         }
         if info.inpaint && self.mask.is_none() {
-            return Err(bad_argument("mask", "an inpainting model needs an initial picture and a mask"));
+            return Err(bad_argument("mask", "an inpainting model needs an initial image and a mask"));
         }
         if !info.family.is_flux() && self.true_guidance > 1.0 {
-            return Err(bad_argument("true_guidance", "only Flux has it; use the guidance"));
+            return Err(bad_argument("true_guidance", "supported by Flux only; use the guidance instead"));
         }
         let tokens = (width / 16) * (height / 16);
         let mut plan = Plan::new(info, self.sampler, self.schedule, self.steps, tokens)?;
@@ -189,6 +193,9 @@ pub struct Generated {
     pub pictures: Vec<Picture>,
     /// The latents they were decoded from: `f32` of (pictures, channels, height, width), on the model's scale.
     pub latents: Tensor,
+    /// The latents before the first step and after each, if the request asks for them: on the sampler's scale (Euler's grows with the noise),
+    /// and of Flux in patches, as diffusers has them.
+    pub trajectory: Vec<Tensor>,
 }
 
 /// Generates pictures. `progress` is called after every step, and may end the run, which is then [`Error::Cancelled`].
@@ -220,6 +227,10 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
     let (mut x, image) = run.start(&plan, picture.as_ref(), mask.as_ref(), &mut source)?;
     let mut solver = Solver::new(request.sampler, info.prediction);
     let total = plan.steps.len();
+    let mut trajectory = Vec::new();
+    if let (true, Some(first)) = (request.trajectory, plan.steps.first()) {
+        trajectory.push(run.state(&x, first.level)?);
+    }
     for (i, step) in plan.steps.iter().enumerate() {
         let output = run.denoise(&x, step.timestep as f32, &conditionings, image.as_ref())?;
         if !output.iter().all(|value| value.is_finite()) {
@@ -231,6 +242,9 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
             let level = if i + 1 == total { Level { signal: 1.0, noise: 0.0 } } else { step.next };
             image.keep(&mut x, level);
         }
+        if request.trajectory {
+            trajectory.push(run.state(&x, step.next)?);
+        }
         let done = Progress { step: i + 1, total, run: &run, image: &predicted };
         if progress(&done).is_break() {
             return Err(Error::Cancelled);
@@ -241,7 +255,7 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
     if let (Some(original), Some(mask)) = (&picture, &mask) {
         pictures.iter_mut().for_each(|picture| picture.paste(original, mask));
     }
-    Ok(Generated { pictures, latents })
+    Ok(Generated { pictures, latents, trajectory })
 }
 
 /// What stays the same in a run.
@@ -340,6 +354,15 @@ impl Run<'_> {
         };
         let (positive, negative) = outputs.split_at(outputs.len() / 2);
         Ok(positive.iter().zip(negative).map(|(positive, negative)| negative + guidance * (positive - negative)).collect())
+    }
+
+    /// The latents as [`Generated::trajectory`] has them.
+    fn state(&self, x: &[f32], level: Level) -> Result<Tensor> {
+        let grows = matches!(self.request.sampler, Sampler::Euler | Sampler::EulerAncestral);
+        let signal = if grows && self.model.info().prediction != Prediction::Flow { level.signal } else { 1.0 };
+        let scaled: Vec<f32> = x.iter().map(|x| (f64::from(*x) / signal) as f32).collect();
+        let latents = self.tensor(&scaled)?;
+        if self.model.info().family.is_flux() { flux::pack(&latents) } else { Ok(latents) }
     }
 
     /// The latents that a run starts with, and the picture of inpainting.

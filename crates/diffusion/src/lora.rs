@@ -204,7 +204,7 @@ impl Loras {
             };
             let fits = |(start, count): &(usize, usize)| columns == wanted && *count == shape[0] && start + count <= rows;
             let Some((start, count)) = part.filter(fits) else {
-                return Err(change.bad(format!("a change of {rows} × {columns} does not fit the layer's weights of shape {shape:?}")));
+                return Err(change.bad(format!("a LoRA delta of {rows} × {columns} does not fit the layer's weights of shape {shape:?}")));
             };
             let delta = (change.up.narrow(0, start, count)?.matmul(&change.down)? * change.scale)?;
             let delta = match transform {

@@ -83,7 +83,7 @@ fn decode(file: &[u8], limits: &PictureLimits) -> Result<DynamicImage> {
         return Err(bad_picture(format!("expected sides of at most {side} and at most {pixels} pixels, got {width}x{height}")));
     }
     if width == 0 || height == 0 {
-        return Err(bad_picture(format!("the picture is empty: {width}x{height}")));
+        return Err(bad_picture(format!("the image is empty: {width}x{height}")));
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
@@ -96,7 +96,7 @@ impl Picture {
     pub fn new(width: usize, height: usize, rgb: Vec<u8>) -> Result<Picture> {
         let expected = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(3));
         if expected != Some(rgb.len()) || rgb.is_empty() {
-            return Err(bad_picture(format!("a picture of {width}x{height} cannot have {} bytes", rgb.len())));
+            return Err(bad_picture(format!("an image of {width}x{height} needs 3 bytes per pixel, got {} bytes", rgb.len())));
         }
         Ok(Picture { width, height, rgb })
     }
@@ -128,7 +128,7 @@ impl Picture {
             return Ok(self.clone());
         }
         let whole = image::RgbImage::from_raw(self.width as u32, self.height as u32, self.rgb.clone());
-        let whole = whole.ok_or_else(|| bad_picture("the pixels do not fill the picture"))?;
+        let whole = whole.ok_or_else(|| bad_picture("expected a value for each pixel and channel"))?;
         let resized = imageops::resize(&whole, width as u32, height as u32, imageops::FilterType::Lanczos3);
         Picture::new(width, height, resized.into_raw())
     }
@@ -144,7 +144,7 @@ impl Picture {
         let size = width * height;
         let byte = |value: f32| ((value / 2.0 + 0.5).clamp(0.0, 1.0) * 255.0).round_ties_even() as u8;
         if planes.len() != 3 * size {
-            return Err(bad_picture(format!("a picture of {width}x{height} cannot have {} values", planes.len())));
+            return Err(bad_picture(format!("an image of {width}x{height} needs 3 values per pixel, got {} values", planes.len())));
         }
         let rgb = (0..size).flat_map(|pixel| [0, 1, 2].map(|channel| byte(planes[channel * size + pixel])));
         Picture::new(width, height, rgb.collect())
@@ -160,7 +160,7 @@ impl Picture {
 
     /// Encodes a PNG file. `parameters` is the text that other programs read how the picture was made from.
     pub fn png(&self, parameters: Option<&str>) -> Result<Vec<u8>> {
-        let failed = |error: png::EncodingError| bad_picture(format!("cannot encode the picture: {error}"));
+        let failed = |error: png::EncodingError| bad_picture(format!("cannot encode the image: {error}"));
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, self.width as u32, self.height as u32);
         encoder.set_color(png::ColorType::Rgb);
@@ -186,7 +186,7 @@ impl Mask {
     /// Creates a mask from its values, row by row.
     pub fn new(width: usize, height: usize, values: Vec<u8>) -> Result<Mask> {
         if width.checked_mul(height) != Some(values.len()) || values.is_empty() {
-            return Err(bad_picture(format!("a mask of {width}x{height} cannot have {} values", values.len())));
+            return Err(bad_picture(format!("a mask of {width}x{height} needs a value per pixel, got {} values", values.len())));
         }
         Ok(Mask { width, height, values })
     }

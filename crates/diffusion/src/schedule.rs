@@ -186,7 +186,7 @@ impl Plan {
             let least = 1.0 / count as f64;
             return Err(bad_argument(
                 "strength",
-                format!("strength {strength} of {count} steps leaves no step; expected at least {least:.3}, or more steps"),
+                format!("strength {strength} with {count} steps leaves no step; expected at least {least:.3}, or more steps"),
             ));
         }
         self.steps.drain(..skipped);
@@ -341,7 +341,10 @@ fn flow(sampler: Sampler, schedule: Option<Schedule>, steps: usize, shift: f64) 
         }
         Some(schedule) => {
             let expected = "simple, karras, exponential, sgm_uniform or ddim_uniform";
-            return Err(bad_argument("schedule", format!("a rectified flow has no {} timesteps; expected {expected}", schedule.name())));
+            return Err(bad_argument(
+                "schedule",
+                format!("rectified-flow models have no {} timesteps; expected {expected}", schedule.name()),
+            ));
         }
     };
     // diffusers gives its multistep samplers whole timesteps.

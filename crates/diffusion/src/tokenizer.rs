@@ -102,7 +102,10 @@ impl Tokenizer {
     pub fn t5(folder: &Path) -> Result<Tokenizer> {
         let file = folder.join("tokenizer.json");
         let path = file.display().to_string();
-        let inner = build(&path, &read(&file)?)?;
+        let mut inner = build(&path, &read(&file)?)?;
+        // A file saved after use may pad and cut.
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|error| Error::Tokenizer { path: path.clone(), reason: error.to_string() })?;
         let need = |token: &str| {
             let missing = || Error::Tokenizer { path: path.clone(), reason: format!("the vocabulary has no token {token}") };
             inner.token_to_id(token).ok_or_else(missing)

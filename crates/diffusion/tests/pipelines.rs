@@ -299,3 +299,23 @@ fn loras_change_a_run() {
         assert_eq!(reference.generate(&reference.request()).latents.floats().unwrap(), plain, "{name}");
     }
 }
+
+/// The state before the first step and after each, as diffusers reports it.
+#[test]
+fn trajectories_have_the_scale_and_order_of_diffusers() {
+    for (name, key, bound) in [("sd15", "native/euler_ancestral", 5e-5), ("flux-dev", "native/euler", 2e-4)] {
+        let reference = Reference::open(name);
+        let sampler = if name == "sd15" { Sampler::EulerAncestral } else { Sampler::Euler };
+        let request = Request { sampler, trajectory: true, ..reference.request() };
+        let states = reference.generate(&request).trajectory;
+        let wanted = &reference.samplers[&format!("{key}/latents")];
+        assert_eq!(states.len(), wanted.size(0), "{name}");
+        for (k, state) in states.iter().enumerate() {
+            let wanted = wanted.narrow(0, k, 1).unwrap();
+            assert_eq!(state.shape(), &wanted.shape()[1..], "{name} {k}");
+            let (found, wanted) = (state.floats().unwrap(), wanted.floats().unwrap());
+            let largest = wanted.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+            assert!(found.iter().zip(&wanted).all(|(a, b)| (a - b).abs() <= bound * largest), "{name} {k}");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use warpwave_diffusion::{
     Sampler, Schedule, TinyAutoencoder, Weighting, generate,
 };
 use warpwave_kernels::DType;
-use warpwave_tensor::safetensors;
+use warpwave_tensor::{Tensor, safetensors};
 
 use super::llm::device;
 use super::llm::interrupt::Interrupt;
@@ -80,28 +80,28 @@ pub(crate) struct LoadArgs {
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// Show this in the picture. (x) counts 1.1 times, (x:1.3) 1.3 times; \( and \) are parentheses.
+    /// Describe the image. (x) has weight 1.1, (x:1.3) weight 1.3; \( and \) are parentheses.
     #[arg(required = true)]
     prompt: Option<String>,
     /// Use this model: a directory in the diffusers layout, or a .safetensors file.
     #[arg(long, short, value_name = "MODEL", required = true)]
     model: Option<PathBuf>,
-    /// Write this PNG file, replacing it; of several pictures PATH-1.png, PATH-2.png, ...
+    /// Write this PNG file, replacing it; for several images PATH-1.png, PATH-2.png, ...
     #[arg(short, long, value_name = "PATH", default_value = "out.png")]
     output: PathBuf,
-    /// Keep this out of the picture.
+    /// Set the negative prompt: what to avoid.
     #[arg(long, value_name = "TEXT")]
     negative: Option<String>,
     /// Add a LoRA file; repeatable. The strength is 1 by default.
     #[arg(long, value_name = "FILE[:STRENGTH]", value_parser = parse_lora)]
     lora: Vec<(PathBuf, f32)>,
-    /// Write a preview of the first picture to this PNG file after every step.
+    /// Write a preview of the first image to this PNG file after every step.
     #[arg(long, value_name = "FILE")]
     preview: Option<PathBuf>,
     /// Take all random numbers from this safetensors file instead of the seed.
     #[arg(long, value_name = "FILE")]
     draws: Option<PathBuf>,
-    /// Save the final latents to this safetensors file.
+    /// Save the latents before the first step and after each to this safetensors file (`latents`, `final`).
     #[arg(long, value_name = "FILE")]
     latents_out: Option<PathBuf>,
     /// Print JSON: files, seeds, settings, timings.
@@ -118,40 +118,40 @@ struct RunArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Sampling")]
 struct Settings {
-    /// Set the number of steps; default: 20, of schnell and turbo models 4.
+    /// Set the number of steps; default: 20 (schnell and turbo models: 4).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_STEPS as i64))]
     steps: Option<u16>,
-    /// Set the sampler; default: euler, of turbo models euler_ancestral.
+    /// Set the sampler; default: euler (turbo models: euler_ancestral).
     #[arg(long, value_parser = sampler_parser())]
     sampler: Option<Sampler>,
     /// Set the schedule of noise levels; default: the model's own.
     #[arg(long, value_parser = schedule_parser())]
     schedule: Option<Schedule>,
-    /// Set how much the prompt counts; up to 1, the negative prompt is not used. Default: 7.5, of XL 5, of Flux dev 3.5, of turbo models 0.
+    /// Set the guidance scale (CFG); at 1 or less the negative prompt is ignored. Default: 7.5; XL: 5; Flux dev: 3.5; turbo models: 0.
     #[arg(long, value_name = "G")]
     guidance: Option<f64>,
-    /// Compare with the negative prompt (Flux only; doubles the time); 1 does not.
+    /// Set the true CFG scale: guidance with the negative prompt (Flux only; doubles the time); 1 disables it.
     #[arg(long, value_name = "G", default_value_t = 1.0)]
     true_guidance: f64,
-    /// Set the random seed; picture k of a batch has seed + k. Default: a new seed on each run.
+    /// Set the random seed; image k of a batch has seed + k. Default: a new seed on each run.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Make N pictures at once.
+    /// Make N images at once.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_PICTURES as i64))]
     batch: u16,
-    /// Use CLIP's Nth layer from the end; 1 is the last one, and a common setting is 2.
+    /// Leave out N - 1 of CLIP's last layers (XL and 2.x leave out one more by themselves).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     clip_skip: u8,
-    /// Apply weights in the prompt as ComfyUI (toward_empty) or as A1111 (mean_kept) does.
+    /// Apply prompt weights as ComfyUI (toward_empty) or as A1111 (mean_kept) does.
     #[arg(long, default_value = "toward_empty", value_parser = weighting_parser())]
     weighting: Weighting,
-    /// Set the length of T5's input (Flux); default: 512, of schnell 256. Shorter ones are faster, and change the picture.
+    /// Set the length of T5's input (Flux); default: 512 (schnell: 256). Shorter ones are faster, and change the image.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u16).range(1..=512))]
     t5_length: Option<u16>,
 }
 
 #[derive(clap::Args)]
-#[command(next_help_heading = "Picture")]
+#[command(next_help_heading = "Image")]
 struct PictureArgs {
     /// Set the width in pixels; default: that of --init, or the model's.
     #[arg(long, value_name = "PIXELS")]
@@ -162,10 +162,10 @@ struct PictureArgs {
     /// Start from this PNG, JPEG or WebP file.
     #[arg(long, value_name = "FILE")]
     init: Option<PathBuf>,
-    /// Repaint only where this picture is white.
+    /// Repaint only where this image is white.
     #[arg(long, value_name = "FILE", requires = "init")]
     mask: Option<PathBuf>,
-    /// Set how much of --init is replaced, up to 1 (all); default: 0.8, of inpainting models 1.
+    /// Set how much of --init is replaced, up to 1 (all); default: 0.8 (inpainting models: 1).
     #[arg(long, value_name = "S", requires = "init")]
     strength: Option<f64>,
 }
@@ -293,10 +293,11 @@ impl RunArgs {
         }
         request.strength = picture.strength.unwrap_or(request.strength);
         request.draws = self.draws.as_ref().map(Draws::open).transpose()?;
+        request.trajectory = self.latents_out.is_some();
         Ok(request)
     }
 
-    /// The files of the pictures.
+    /// The files of the images.
     fn outputs(&self) -> Result<Vec<PathBuf>, Failure> {
         let path = &self.output;
         if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("png")) {
@@ -352,7 +353,8 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
         write(output, &picture.png(Some(&parameters))?)?;
     }
     if let Some(path) = &args.latents_out {
-        safetensors::save([("latents", &made.latents)], path)?;
+        let Some(last) = made.trajectory.last() else { return Err(failed("the run had no steps")) };
+        safetensors::save([("latents", &Tensor::stack(&made.trajectory, 0)?), ("final", last)], path)?;
     }
     let rate = if seconds > 0.0 { total as f64 / seconds } else { 0.0 };
     let seed = |number: usize| request.seed.wrapping_add(number as u64);

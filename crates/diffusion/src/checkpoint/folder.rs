@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::json;
 use warpwave_weights::{Gguf, Safetensors};
 
 use super::{DenoiserConfig, OpenOptions, Parts, TextConfig, TextPart, single};
@@ -123,6 +124,20 @@ pub(super) fn scheduler(folder: &Path) -> Result<(Option<serde_json::Value>, Pre
         return Ok((None, Prediction::Epsilon));
     }
     let config = Config::read(&path)?;
+    if let Some(class) = config.string("_class_name")?.filter(|class| class.starts_with("EDM")) {
+        return Err(config.bad("_class_name", format!("unsupported value `{class}`; EDM schedulers have other noise levels")));
+    }
+    // The schedules are made for these.
+    for (key, supported) in [
+        ("beta_start", json!(0.00085)),
+        ("beta_end", json!(0.012)),
+        ("beta_schedule", json!("scaled_linear")),
+        ("trained_betas", json!(null)),
+        ("rescale_betas_zero_snr", json!(false)),
+        ("num_train_timesteps", json!(1000)),
+    ] {
+        config.expect(key, &supported)?;
+    }
     let prediction = match config.string("prediction_type")? {
         None | Some("epsilon") => Prediction::Epsilon,
         Some("v_prediction") => Prediction::V,
@@ -233,7 +248,9 @@ pub(super) fn info(family: Family, prediction: Prediction, parts: &Parts) -> Res
     let latent = vae.latent_channels;
     let inpaint = !family.is_flux() && channels == 2 * latent + 1;
     if channels != latent && !inpaint {
-        let reason = format!("the denoiser takes {channels} channels, the autoencoder has {latent}; expected as many, or 2 · {latent} + 1");
+        let reason = format!(
+            "the denoiser takes {channels} channels, the autoencoder has {latent}; expected {latent}, or 2 · {latent} + 1 for inpainting"
+        );
         return Err(Error::Unknown { path: parts.denoiser.path().to_owned(), reason });
     }
     Ok(ModelInfo {
