@@ -1,7 +1,8 @@
 //! An encoder that is served: it makes embeddings only.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
+use tokio::sync::Mutex;
 use warpwave_llm::{Encoder, EncoderConfig, EncoderInput, EncoderTokenizer};
 
 use crate::error::{ApiError, ApiResult};
@@ -15,14 +16,14 @@ pub struct ServedEncoder {
     pub(crate) config: EncoderConfig,
     pub(crate) tokenizer: EncoderTokenizer,
     /// One batch at a time: it uses the whole device.
-    encoder: Mutex<Encoder>,
+    encoder: Arc<Mutex<Encoder>>,
 }
 
 impl ServedEncoder {
     /// Serves an encoder under a name.
     pub fn new(id: impl Into<String>, tokenizer: EncoderTokenizer, encoder: Encoder) -> ServedEncoder {
         let config = encoder.config().clone();
-        ServedEncoder { id: id.into(), created: unix_time(), config, tokenizer, encoder: Mutex::new(encoder) }
+        ServedEncoder { id: id.into(), created: unix_time(), config, tokenizer, encoder: Arc::new(Mutex::new(encoder)) }
     }
 
     /// The tokens of a text, with those around it.
@@ -40,10 +41,13 @@ impl ServedEncoder {
             .code("context_length_exceeded"))
     }
 
-    /// The embeddings of texts. Blocks: not for threads that serve connections.
-    pub(crate) fn embed(&self, inputs: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, String> {
-        let inputs: Vec<EncoderInput<'_>> = inputs.iter().map(|tokens| EncoderInput::new(tokens)).collect();
-        let encoder = self.encoder.lock().unwrap_or_else(PoisonError::into_inner);
-        encoder.embed(&inputs).map_err(|error| error.to_string())
+    /// Returns the embeddings of texts. Requests wait here in their order, without a thread each.
+    pub(crate) async fn embed(&self, inputs: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, String> {
+        let encoder = self.encoder.clone().lock_owned().await;
+        let embed = move || {
+            let inputs: Vec<EncoderInput<'_>> = inputs.iter().map(|tokens| EncoderInput::new(tokens)).collect();
+            encoder.embed(&inputs).map_err(|error| error.to_string())
+        };
+        tokio::task::spawn_blocking(embed).await.unwrap_or_else(|error| Err(format!("the text encoder failed: {error}")))
     }
 }

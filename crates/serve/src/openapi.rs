@@ -23,7 +23,7 @@ const OPERATIONS: [(&str, &str, &str, Option<&str>); 19] = [
     ("/v1/chat/completions", "post", "Creates a chat completion.", Some("ChatRequest")),
     ("/v1/completions", "post", "Creates a text completion.", Some("CompletionRequest")),
     ("/v1/embeddings", "post", "Computes the embeddings of texts.", Some("EmbeddingRequest")),
-    ("/v1/images/generations", "post", "Creates pictures.", Some("ImageRequest")),
+    ("/v1/images/generations", "post", "Creates images.", Some("ImageRequest")),
     ("/tokenize", "post", "Converts text to tokens.", Some("TokenizeRequest")),
     ("/detokenize", "post", "Converts tokens to text.", Some("DetokenizeRequest")),
     ("/v1/jobs", "post", "Creates a job.", Some("JobRequest")),

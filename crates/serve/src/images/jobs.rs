@@ -1,7 +1,7 @@
 //! Jobs for pictures, whose events have names: progress, preview, complete and error.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -59,6 +59,10 @@ pub(crate) fn start(app: &App, operation: Operation, fields: &Fields) -> ApiResu
         _ => error,
     })?;
     let mut request = request::read(service, fields)?;
+    let loras = request::loras(service, fields)?;
+    let in_flight = app.enter()?;
+    // Decoded images are large: one request at a time has them before the queue's limit holds.
+    let _one = service.decoding.lock().unwrap_or_else(PoisonError::into_inner);
     match operation {
         Operation::Generation => (),
         Operation::Transform => request.init = Some(request::picture(fields, "input_image")?),
@@ -74,8 +78,6 @@ pub(crate) fn start(app: &App, operation: Operation, fields: &Fields) -> ApiResu
         request.strength = strength.ok_or_else(|| ApiError::invalid("strength", "strength: expected a number from 0 to 1"))?;
     }
     request::finish(&mut request, &service.info)?;
-    let loras = request::loras(service, fields)?;
-    let in_flight = app.enter()?;
     let events = service.submit(request, loras, true, app.options.limits.picture)?;
     let id = app.new_id("job-");
     app.images.jobs.insert(id.clone(), ImageJob { id: id.clone(), events, _in_flight: in_flight });

@@ -7,8 +7,8 @@ mod request;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,8 @@ struct Service {
     info: ModelInfo,
     loras: Option<PathBuf>,
     waiting: usize,
+    /// Held while a request's images are decoded and queued.
+    decoding: Mutex<()>,
     queue: SyncSender<Work>,
     thread: JoinHandle<()>,
 }
@@ -85,10 +87,11 @@ impl Images {
     pub fn add(&self, model: ImageModel) -> io::Result<()> {
         let (queue, work) = sync_channel(model.waiting.max(1));
         let (info, threads) = (model.model.info().clone(), model.threads);
-        let painter = Painter { model: model.model, loras: Vec::new(), preview: model.preview };
+        let painter = Painter { id: model.id.clone(), model: model.model, loras: Vec::new(), preview: model.preview };
         let run = move || warpwave_tensor::cpu::with_threads(threads, || painter.run(&work));
         let thread = std::thread::Builder::new().name("warpwave-image".to_owned()).spawn(run)?;
-        let service = Service { id: model.id, created: unix_time(), info, loras: model.loras, waiting: model.waiting, queue, thread };
+        let (id, created, loras, waiting) = (model.id, unix_time(), model.loras, model.waiting);
+        let service = Service { id, created, info, loras, waiting, decoding: Mutex::new(()), queue, thread };
         self.service.set(service).map_err(|_| io::Error::new(io::ErrorKind::AlreadyExists, "the server already has an image model"))
     }
 
@@ -137,7 +140,7 @@ impl Service {
         match self.queue.try_send(Work { request: Box::new(request), loras, previews, events, deadline, limit }) {
             Ok(()) => Ok(receiver),
             Err(TrySendError::Full(_)) => {
-                let message = format!("{} requests are waiting already", self.waiting);
+                let message = format!("the queue is full: {} requests are waiting", self.waiting);
                 Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message).code("queue_full"))
             }
             Err(TrySendError::Disconnected(_)) => {
@@ -149,6 +152,8 @@ impl Service {
 
 /// The thread of the model.
 struct Painter {
+    /// The model's name, which the files of images state.
+    id: String,
     model: Model,
     /// The LoRAs that are applied now.
     loras: Vec<(PathBuf, f32)>,
@@ -161,7 +166,7 @@ impl Painter {
             let event = match self.paint(&work) {
                 Ok(done) => done,
                 Err(Error::Cancelled) if Instant::now() >= work.deadline => {
-                    ImageEvent::Failed { message: format!("the picture was not ready within {} s", work.limit.as_secs_f64()) }
+                    ImageEvent::Failed { message: format!("the image was not ready within {} s", work.limit.as_secs_f64()) }
                 }
                 Err(error) => ImageEvent::Failed { message: error.to_string() },
             };
@@ -197,7 +202,7 @@ impl Painter {
         })?;
         let request = &work.request;
         let file = |(number, picture): (usize, &warpwave_diffusion::Picture)| {
-            picture.png(Some(&request.parameters(self.model.info(), "", number)?))
+            picture.png(Some(&request.parameters(self.model.info(), &self.id, number)?))
         };
         let pictures = made.pictures.iter().enumerate().map(file).collect::<Result<_, Error>>()?;
         Ok(ImageEvent::Done { pictures, seed: request.seed })

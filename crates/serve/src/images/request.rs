@@ -17,6 +17,8 @@ const SIDES: std::ops::RangeInclusive<usize> = 256..=2048;
 const SIDE: usize = 512;
 /// Bounds of the pictures that clients send.
 const LIMITS: PictureLimits = PictureLimits { bytes: 32 << 20, side: 4096, pixels: 4096 * 4096 };
+/// The most pixels of a request, in all its images: memory grows with them.
+const MAX_PIXELS: usize = 2048 * 2048;
 /// The most LoRAs of a request.
 const MAX_LORAS: usize = 8;
 
@@ -61,8 +63,12 @@ pub(super) fn finish(request: &mut Request, info: &ModelInfo) -> ApiResult<()> {
     let (width, height) = request.size(info).map_err(invalid)?;
     if !SIDES.contains(&width) || !SIDES.contains(&height) {
         let (low, high) = (SIDES.start(), SIDES.end());
-        let message = format!("the picture has {width}x{height} pixels; set width and height to sides from {low} to {high}");
+        let message = format!("the image has {width}x{height} pixels; set width and height to sides from {low} to {high}");
         return Err(ApiError::invalid("width", message));
+    }
+    if request.pictures * width * height > MAX_PIXELS {
+        let message = format!("n: expected at most {} images of {width}x{height}, got {}", MAX_PIXELS / (width * height), request.pictures);
+        return Err(ApiError::invalid("n", message));
     }
     request.plan(info).map_err(invalid)?;
     Ok(())
@@ -72,7 +78,7 @@ pub(super) fn finish(request: &mut Request, info: &ModelInfo) -> ApiResult<()> {
 fn file(fields: &Fields, name: &str) -> ApiResult<Vec<u8>> {
     let Some(text) = fields.string(name)? else { return Err(ApiError::invalid(name, format!("missing required field `{name}`"))) };
     let data = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")).map_or(text, |(_, data)| data);
-    BASE64_STANDARD.decode(data.trim()).map_err(|error| ApiError::invalid(name, format!("{name}: expected a picture in base64: {error}")))
+    BASE64_STANDARD.decode(data.trim()).map_err(|error| ApiError::invalid(name, format!("{name}: expected an image in base64: {error}")))
 }
 
 pub(super) fn picture(fields: &Fields, name: &str) -> ApiResult<Picture> {

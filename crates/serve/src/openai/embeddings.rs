@@ -57,11 +57,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body
         let some: Vec<Vec<u32>> = inputs.by_ref().take(AT_ONCE).collect();
         let vectors = match &maker {
             Maker::Model(model, pooling) => embed(&app, model, some, *pooling).await?,
-            Maker::Encoder(encoder) => {
-                let encoder = encoder.clone();
-                let vectors = tokio::task::spawn_blocking(move || encoder.embed(&some)).await;
-                vectors.map_err(|_| failed("the encoder failed"))?.map_err(failed)?
-            }
+            Maker::Encoder(encoder) => encoder.embed(some).await.map_err(failed)?,
         };
         for vector in vectors {
             let vector = shortened(vector, wanted.dimensions);
@@ -100,7 +96,7 @@ impl Wanted {
             }
             Maker::Encoder(encoder) => {
                 if fields.get("pooling").is_some() {
-                    return Err(ApiError::invalid("pooling", "pooling: an encoder has its own; expected none"));
+                    return Err(ApiError::invalid("pooling", "pooling: not supported for an encoder; its configuration sets the pooling"));
                 }
                 let inputs = inputs(fields, "input", encoder.config.vocab, |text| encoder.encode(text), |tokens| tokens)?;
                 inputs.iter().try_for_each(|tokens| encoder.check(tokens))?;
