@@ -410,6 +410,8 @@ pub unsafe fn hsa_amd_pointer_info(
         },
         (None, None) => unknown,
     };
+    // The caller's allocator may use pools.
+    drop(blocks);
     // SAFETY: the caller's promise.
     unsafe {
         let size = (&raw const (*info).size).read_unaligned().min(size_of::<PointerInfo>() as u32);

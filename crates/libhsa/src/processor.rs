@@ -108,7 +108,7 @@ fn execute(runtime: &'static Runtime, state: &QueueState, at: u64, bytes: &Bytes
             wait(state, || value(signal).is_none_or(|value| satisfies(value & mask, bytes.word(32), compare)))
         }
         packet_type::VENDOR_SPECIFIC => {
-            Err(Failure::Packet(format!("a vendor's packet of format {}; expected {BARRIER_VALUE}", bytes.0[2])))
+            Err(Failure::Packet(format!("vendor-specific packet of format {}; expected {BARRIER_VALUE}", bytes.0[2])))
         }
         other => Err(Failure::Packet(format!("a packet of type {other}; expected a kernel dispatch or a barrier"))),
     }

@@ -140,7 +140,13 @@ fn create(runtime: &'static Runtime, device: &Device, kind: u32, size: u32, stat
     let state = Arc::new(state);
     let own = state.clone();
     let thread = std::thread::Builder::new().name("hsa-queue".to_owned());
-    let thread = thread.spawn(move || processor::run(runtime, &own)).map_err(|_| Status::OUT_OF_RESOURCES)?;
+    // A queue that stopped would let the program wait for ever.
+    let run = move || {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| processor::run(runtime, &own))).is_err() {
+            std::process::abort();
+        }
+    };
+    let thread = thread.spawn(run).map_err(|_| Status::OUT_OF_RESOURCES)?;
     *lock(&state.thread) = Some(thread);
     Ok(state)
 }

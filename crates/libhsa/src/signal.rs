@@ -132,6 +132,8 @@ impl Signals {
         if signal.kind.swap(kind::DESTROYED, Ordering::AcqRel) == kind::DESTROYED {
             return Err(Status::INVALID_SIGNAL);
         }
+        // The handle may be reused at once; handlers of this signal are not those of the next.
+        lock(&self.handlers).waiting.retain(|handler| handler.signal != handle);
         lock(&self.free).push(handle);
         Ok(())
     }

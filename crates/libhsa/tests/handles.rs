@@ -198,7 +198,7 @@ fn copies_wait_for_their_signals_and_handlers_are_called_until_they_decline() {
         assert_eq!(hsa_signal_wait_scacquire(done, 2, 1, u64::MAX, 0), 0);
     }
     assert_eq!(from, to);
-    for _ in 0..1000 {
+    for _ in 0..20_000 {
         if CALLS.load(Ordering::SeqCst) == 3 {
             break;
         }
@@ -257,7 +257,7 @@ fn barriers_hold_a_queue_and_a_malformed_packet_stops_it() {
         let index = hsa_queue_add_write_index_relaxed(queue, 1);
         (*(ring as *const AtomicU16)).store(2, Ordering::Release);
         hsa_signal_store_screlease(doorbell, index as i64);
-        for _ in 0..1000 {
+        for _ in 0..20_000 {
             if ERROR.load(Ordering::SeqCst) != 0 {
                 break;
             }

@@ -196,7 +196,7 @@ static bool streams_and_events() {
   for (unsigned i = 0; i < n; ++i) EXPECT(host[i] == i + 15);
   float time = -1;
   CHECK(hipEventElapsedTime(&time, start, end));
-  EXPECT(time > 0 && time < 60000);
+  EXPECT(time > 0);
   CHECK(hipStreamSynchronize(streams[0]));
   EXPECT(hipStreamQuery(streams[1]) == hipSuccess);
   for (hipEvent_t event : {start, ready, end}) CHECK(hipEventDestroy(event));

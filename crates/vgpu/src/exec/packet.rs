@@ -18,7 +18,7 @@ const LDS_GRANULE: u32 = 512;
 /// What code compiled for hardware may rely on is allowed, and differs from [`Launch`](super::Launch):
 /// * Workgroups may be larger than the kernel's metadata states.
 /// * The argument block is read where it is, also past the arguments that the metadata states.
-/// * Reads outside the workgroup's LDS return 0, and writes there have no effect.
+/// * LDS instructions that read outside the workgroup's LDS return 0, and those that write there have no effect.
 /// * The grid counts workitems, so the last workgroup of each dimension may be partial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
@@ -75,7 +75,8 @@ impl<'a> Dispatch<'a> {
         for axis in 0..3 {
             grid[axis] = packet.grid[axis].div_ceil(packet.block[axis]);
         }
-        let workgroups = grid.iter().fold(1u64, |product, n| product.saturating_mul(u64::from(*n)));
+        let workgroups = grid.iter().try_fold(1u64, |product, n| product.checked_mul(u64::from(*n)));
+        let workgroups = workgroups.ok_or_else(|| invalid(format!("a grid of {grid:?} workgroups is too large")))?;
         let entry = check_entry(code_object, kernel)?;
         let threads = scheduler::plan_threads(workgroups, kernel, workitems, packet.cooperative)?.threads;
         Ok(Dispatch {
