@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_longlong};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::driver::{CudaStream, DevicePtr, DevicePtrMut};
@@ -254,10 +255,10 @@ unsafe impl Sync for CudaBlas {}
 impl CudaBlas {
     /// Creates a handle for a stream.
     pub fn new(stream: Arc<CudaStream>) -> Result<CudaBlas, CublasError> {
-        let mut handles = lock(&HANDLES);
-        // Numbers of dropped handles are not used again soon.
-        let number = handles.last_key_value().map_or(1, |(last, _)| last + 1);
-        handles.insert(number, stream.clone());
+        // Numbers of dropped handles are not used again.
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        lock(&HANDLES).insert(number, stream.clone());
         Ok(CudaBlas { handle: std::ptr::without_provenance_mut(number), stream })
     }
 

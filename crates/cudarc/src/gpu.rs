@@ -128,7 +128,7 @@ impl Gpu {
         let found = found.map(|memory| (address - memory.address(), memory)).filter(|(offset, memory)| *offset < memory.len() as u64);
         match found {
             Some((offset, memory)) => Ok((memory, offset as usize)),
-            None => Err(DriverError::invalid(&format!("{what}: {address:#x} is not in memory of {} that is in use", self.device.name()))),
+            None => Err(DriverError::invalid(&format!("{what}: {address:#x} is not inside an allocation of {}", self.device.name()))),
         }
     }
 
@@ -136,7 +136,7 @@ impl Gpu {
     pub fn find_range(&self, address: u64, bytes: usize, what: &str) -> Result<Part> {
         let (memory, start) = self.find(address, what)?;
         if bytes > memory.len() - start {
-            let reason = format!("{what}: {bytes} bytes from offset {start} on exceed the {} bytes of the memory", memory.len());
+            let reason = format!("{what}: {bytes} bytes from offset {start} exceed the allocation of {} bytes", memory.len());
             return Err(DriverError::invalid(&reason));
         }
         Ok(Part { memory, start, bytes })
@@ -167,7 +167,7 @@ impl Gpu {
 
     /// Remembers the error of a function that cannot return it. The first is kept.
     pub fn record(&self, error: DriverError) {
-        tracing::error!(device = self.device.name(), %error, "a call failed; the next call that can return an error returns this one");
+        tracing::error!(device = self.device.name(), %error, "an earlier call failed; the next call that can return an error returns this one");
         lock(&self.pending).get_or_insert(error);
     }
 

@@ -135,15 +135,17 @@ fn function(lexed: &Lexed<'_>, name: usize) -> Option<Range<usize>> {
 /// The bracket that closes the one at a token.
 fn closing(lexed: &Lexed<'_>, open: usize, opens: &[u8], closes: &[u8]) -> Option<usize> {
     let mut depth = 0usize;
+    let mut opened = false;
     for token in (open..lexed.tokens.len()).filter(|token| !lexed.tokens[*token].in_directive) {
         if lexed.is(token, opens) {
             depth += 1;
+            opened = true;
         } else if lexed.is(token, closes) {
-            depth -= 1;
+            depth = depth.checked_sub(1)?;
         }
         if depth == 0 {
             // Anything but an opening bracket at the start ends here.
-            return (token > open).then_some(token);
+            return opened.then_some(token);
         }
     }
     None

@@ -28,7 +28,7 @@ fn byte_len<T>(len: usize) -> Result<usize> {
 }
 
 fn too_short(destination: usize, source: usize) -> DriverError {
-    DriverError::invalid(&format!("cannot copy {source} elements to {destination}"))
+    DriverError::invalid(&format!("cannot copy {source} elements to a slice of {destination}"))
 }
 
 impl CudaStream {

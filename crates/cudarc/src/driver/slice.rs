@@ -141,7 +141,7 @@ impl<T: DeviceRepr> Clone for CudaSlice<T> {
     /// # Panics
     /// If the device is out of memory or lost; [`CudaSlice::try_clone`] returns the error.
     fn clone(&self) -> Self {
-        self.try_clone().unwrap_or_else(|error| panic!("cannot copy a slice of the device: {error}"))
+        self.try_clone().unwrap_or_else(|error| panic!("cannot copy a device slice: {error}"))
     }
 }
 

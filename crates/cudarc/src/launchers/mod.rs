@@ -34,7 +34,8 @@ impl Call {
     fn part(&self, address: *const c_void, bytes: Result<usize>, what: &str) -> Result<Part> {
         let name = format!("{}: {what}", self.name);
         let part = self.gpu().find_range(address.addr() as u64, bytes?, &name)?;
-        part.memory.acquire(&self.queue.stream)?;
+        // Some uses pass addresses, which the pool does not see.
+        part.memory.acquire_external(&self.queue.stream)?;
         Ok(part)
     }
 }
@@ -111,7 +112,7 @@ fn multiply(
     [rows, columns, vectors, out_stride]: [usize; 4],
 ) -> Result<()> {
     if out_stride != rows {
-        return Err(DriverError::invalid(&format!("rows of the result are {out_stride} apart, expected {rows}")));
+        return Err(DriverError::invalid(&format!("the row stride of the result is {out_stride}, expected {rows}")));
     }
     if rows == 0 || columns == 0 || vectors == 0 {
         return Ok(());
@@ -143,7 +144,7 @@ macro_rules! mmvq_quantize {
         /// Nothing else may use the result until the work on the stream is done.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(x: *const c_void, out: *mut c_void, columns: i32, _padded: i32, rows: i32, stream: *mut c_void) {
-            call(stringify!($name), stream, std::ptr::null(), |call| {
+            call(stringify!($name), stream, out, |call| {
                 let (rows, columns) = (size("the number of vectors", rows)?, size("the number of columns", columns)?);
                 quantize(call, DType::$dtype, x, out, [rows, columns, columns])
             });
@@ -219,10 +220,10 @@ macro_rules! mmq_quantize {
             samples: i64,
             stream: *mut c_void,
         ) {
-            call(stringify!($name), stream, std::ptr::null(), |call| {
+            call(stringify!($name), stream, out, |call| {
                 if !ids.is_null() || channels != 1 || samples != 1 {
                     let found = format!("{channels} channels, {samples} samples, ids at {ids:?}");
-                    return Err(DriverError::invalid(&format!("expected one matrix of vectors without ids, got {found}")));
+                    return Err(DriverError::invalid(&format!("expected one matrix of vectors and no ids, got {found}")));
                 }
                 let sizes = [size("the number of vectors", rows)?, size("the number of columns", columns)?, size("the stride", stride)?];
                 quantize(call, DType::F32, x, out, sizes)
@@ -257,7 +258,7 @@ macro_rules! mmq {
             call(stringify!($name), stream, out, |call| {
                 let [rows, columns] = [size("rows", rows)?, size("columns", columns)?];
                 if size("the row stride", row_blocks)? != columns / $block {
-                    let reason = format!("rows of the weights are {row_blocks} blocks apart, expected {}", columns / $block);
+                    let reason = format!("the row stride of the weights is {row_blocks} blocks, expected {}", columns / $block);
                     return Err(DriverError::invalid(&reason));
                 }
                 let sizes = [rows, columns, size("vectors", vectors)?, size("the stride", out_stride)?];
@@ -303,7 +304,7 @@ impl Experts {
             return Ok(());
         }
         if top == 0 || count == 0 {
-            return Err(DriverError::invalid(&format!("{count} experts, {top} of a token; expected at least one of each")));
+            return Err(DriverError::invalid(&format!("{count} experts, {top} per token; expected at least one of each")));
         }
         let vector_rows = entries.div_ceil(top);
         let w = call.part(self.weights, product(&[count, rows, weights.row_bytes(columns)?]), "the weights")?;
