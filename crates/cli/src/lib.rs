@@ -92,7 +92,7 @@ enum Command {
     Embed(llm::embed::Args),
     /// Inspect, convert or download language models.
     Model(llm::model::Args),
-    /// Generate pictures from text, and from pictures.
+    /// Generate images from text or other images.
     Image(Box<image::Args>),
     /// Serve language models over HTTP with an OpenAI-compatible API.
     Serve(serve::Args),
@@ -102,7 +102,7 @@ enum Command {
     Tune(tune::Args),
     /// Run MPI programs with a faster MPI_Allreduce; benchmark and tune it.
     Mpi(mpi::Args),
-    /// Run programs of ROCm on virtual AMD GPUs.
+    /// Run ROCm programs on virtual AMD GPUs.
     Vgpu(vgpu::Args),
     /// Render a chat template read from standard input.
     #[command(name = llm::template::COMMAND, hide = true)]

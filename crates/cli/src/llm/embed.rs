@@ -14,7 +14,7 @@ use super::{advise, device, locate};
 #[command(after_help = "Examples:\n  \
     warpwave embed sentence-transformers/all-MiniLM-L6-v2 'a text' 'another one'\n  \
     warpwave embed ./bge-small --device cuda:0 --json - < lines.txt\n\n\
-    For encoders (BERT). Decoders make embeddings in `warpwave serve` (/v1/embeddings).")]
+    For encoders (BERT). For embeddings of decoders, use `warpwave serve` (/v1/embeddings).")]
 pub(crate) struct Args {
     /// Encoder: a .gguf file, a directory with config.json and safetensors, or a Hugging Face Hub model.
     #[arg(value_name = "MODEL")]

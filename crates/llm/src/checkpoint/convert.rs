@@ -144,7 +144,7 @@ impl Checkpoint {
     /// Returns names, types and shapes of the weights as [`Checkpoint::write_gguf`] converts them.
     pub fn converted(&self, to: Option<Kind>) -> Result<Vec<TensorInfo>> {
         if let Some(kind) = to.filter(|kind| !is_supported(*kind)) {
-            return Err(bad_key(&self.path, "weights", format!("cannot convert to {kind}; use f32, f16, bf16 or a type of GGUF")));
+            return Err(bad_key(&self.path, "weights", format!("cannot convert to {kind}; use f32, f16, bf16 or a GGUF type")));
         }
         let tied = self.is_tied();
         Ok(self.infos().map(|info| TensorInfo { kind: target(&info, to, tied), ..info }).collect())

@@ -150,10 +150,10 @@ impl EncoderCheckpoint {
     /// the file's types. `progress` receives the bytes written and those of all tensors.
     pub fn write_gguf(&self, path: impl AsRef<Path>, to: Option<Kind>, progress: impl FnMut(u64, u64)) -> Result<()> {
         if let Some(kind) = to.filter(|kind| !is_supported(*kind)) {
-            return Err(bad_key(&self.path, "weights", format!("cannot convert to {kind}; use f32, f16, bf16 or a type of GGUF")));
+            return Err(bad_key(&self.path, "weights", format!("cannot convert to {kind}; use f32, f16, bf16 or a GGUF type")));
         }
         if self.config.activation != Unary::GeluErf {
-            return Err(bad_key(&self.path, "hidden_act", "GGUF files of encoders have the activation gelu only"));
+            return Err(bad_key(&self.path, "hidden_act", "GGUF files of encoders support only the activation gelu"));
         }
         let mut infos = Vec::new();
         for (name, _) in &self.names {
