@@ -329,6 +329,8 @@ fn a_failed_c_function_is_reported_and_its_result_unusable() {
     // SAFETY: as above.
     unsafe { launch_mmvq_gguf_quantize_q8_1_f32(nowhere, address(&quantized), 512, 512, 1, raw) };
     assert!(context.check_err().unwrap_err().to_string().contains("0x40"));
+    assert!(stream.clone_dtoh(&quantized).unwrap_err().to_string().contains("0x40"), "the vectors that were not quantized are unusable");
+    let quantized = stream.alloc_zeros::<u8>(16 * 36).unwrap();
     // SAFETY: as above.
     unsafe { launch_mmvq_gguf_quantize_q8_1_f32(address(&x), address(&quantized), 512, 512, 1, nowhere) };
     context.check_err().unwrap();

@@ -265,11 +265,11 @@ fn wrong_requests_are_errors() {
         ("1 to 16", Request { pictures: 0, ..request.clone() }),
         ("1 to 16", Request { pictures: usize::MAX, ..request.clone() }),
         ("0 to 100", Request { guidance: f64::NAN, ..request.clone() }),
-        ("needs an initial picture", Request { mask: Some(mask), ..request.clone() }),
+        ("needs an initial image", Request { mask: Some(mask), ..request.clone() }),
         ("leaves no step", Request { init: Some(reference.picture("vae/image")), strength: 0.01, ..request.clone() }),
         ("above 0", Request { init: Some(reference.picture("vae/image")), strength: 2.0, ..request.clone() }),
         ("noise/init", Request { draws: Some(Draws::new("empty", HashMap::new())), ..request.clone() }),
-        ("only Flux", Request { true_guidance: 2.0, ..request.clone() }),
+        ("Flux only", Request { true_guidance: 2.0, ..request.clone() }),
         ("at most 65536 bytes", Request { prompt: "x".repeat(65_537), ..request.clone() }),
         ("chunks", Request { prompt: "BREAK ".repeat(40), ..request }),
     ] {

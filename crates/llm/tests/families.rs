@@ -81,7 +81,7 @@ fn both_forms_of_rope_parameters_are_the_same() {
 fn unsupported_values_are_named() {
     let cases = [
         ("llama3", json!({"attention_multiplier": 0.5}), ["attention_multiplier", "0.5"]),
-        ("llama3", json!({"quantization_config": {"quant_method": "gptq"}}), ["quantization_config.quant_method", "gptq"]),
+        ("llama3", json!({"quantization_config": {"quant_method": "bitsandbytes"}}), ["quantization_config.quant_method", "bitsandbytes"]),
         ("gpt_oss", json!({"swiglu_limit": 5.0}), ["swiglu_limit", "5"]),
         ("falcon", json!({"alibi": true}), ["alibi", "true"]),
         ("mixtral", json!({"num_experts_per_tok": 5}), ["num_experts", "1 to 4 experts per token, got 5"]),
