@@ -101,7 +101,7 @@ fn attention_is_the_same_on_every_device() {
             let error = cache.rope_append(0, &at, queries.clone(), keys.clone(), &keys.clone(), &batch).unwrap_err().to_string();
             assert!(error.contains(expected), "{device}: {error}");
         };
-        rejected("4 tokens", &queries, &keys.narrow(0, 0, 4).unwrap());
+        rejected("expected 5 tokens (the size of the batch), got 4", &queries, &keys.narrow(0, 0, 4).unwrap());
         rejected("expected 4 positions, one per token, got 5", &queries.narrow(0, 0, 4).unwrap(), &keys);
         rejected("16 rotary pairs", &random(&[5, HEADS, DIM / 2], &device), &keys);
     }
@@ -136,13 +136,15 @@ fn out_of_range_and_mismatched_input_is_rejected() {
         for (keys, values, expected) in [
             (&narrow, &narrow, "head_dim 16"),
             (&keys, &narrow, "keys and values must have the same shape"),
-            (&fewer, &fewer, "4 tokens"),
+            (&fewer, &fewer, "expected 5 tokens (the size of the batch), got 4"),
             (&odd, &odd, "3 heads"),
         ] {
             let error = cache.append(0, keys, values, &batch).unwrap_err().to_string();
             assert!(error.contains(expected), "{device}: {error}");
         }
-        for (queries, expected) in [(&narrow, "head_dim 16"), (&fewer, "4 tokens"), (&odd, "3 query heads")] {
+        for (queries, expected) in
+            [(&narrow, "head_dim 16"), (&fewer, "expected 5 tokens (the size of the batch), got 4"), (&odd, "3 query heads")]
+        {
             let error = cache.attend(0, queries, &batch, &params).unwrap_err().to_string();
             assert!(error.contains(expected), "{device}: {error}");
         }
