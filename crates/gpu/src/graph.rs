@@ -1,8 +1,9 @@
 //! Graphs: work captured once and launched many times with one call each.
 //!
-//! A graph keeps every buffer and module that its work uses alive until it is dropped, so the pool cannot reuse that memory. Temporaries
-//! of a capture are therefore not reused within it.
+//! A graph keeps every buffer and module that its work uses alive until it is dropped, so the pool cannot reuse that memory. Within a
+//! capture, memory that was allocated in it and is not in use any more is reused for allocations of the same size on the same stream.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,8 @@ use crate::vendor::code;
 #[derive(Default)]
 struct Kept {
     blocks: Vec<Arc<Block>>,
+    /// Indices of the blocks that were allocated in the capture, by stream and size in bytes.
+    own: HashMap<(u64, usize), Vec<usize>>,
     modules: Vec<Module>,
 }
 
@@ -35,6 +38,22 @@ impl Capture {
         if !kept.blocks.iter().any(|known| Arc::ptr_eq(known, block)) {
             kept.blocks.push(block.clone());
         }
+    }
+
+    /// Keeps a block that was allocated for captured work on `stream`.
+    pub fn keep_own(&self, block: &Arc<Block>, stream: &Stream) {
+        let kept = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.own.entry((stream.id(), block.bytes())).or_default().push(kept.blocks.len());
+        kept.blocks.push(block.clone());
+    }
+
+    /// Returns a block of that size that was allocated in this capture and that only captured work on `stream` uses: what is captured on
+    /// the stream from now on runs after that work.
+    pub fn reuse(&self, stream: &Stream, bytes: usize) -> Option<Arc<Block>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = kept.own.get(&(stream.id(), bytes))?;
+        // The list has the only reference to a block that the program dropped, so no other thread can get one.
+        own.iter().map(|index| &kept.blocks[*index]).find(|block| Arc::strong_count(block) == 1 && !block.is_shared()).cloned()
     }
 
     pub fn keep_module(&self, module: &Module) {

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Bound, RangeBounds};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
@@ -27,6 +28,8 @@ pub(crate) struct Block {
     bytes: usize,
     origin: Origin,
     uses: Mutex<Uses>,
+    /// Whether work that was captured on a stream other than its own uses it.
+    shared: AtomicBool,
 }
 
 /// Current users of a block.
@@ -72,6 +75,16 @@ impl Block {
         &self.device
     }
 
+    /// The size that was requested.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether captured work on a stream other than its own uses it.
+    pub fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Acquire)
+    }
+
     pub fn kind(&self) -> MemoryKind {
         match self.origin {
             Origin::Pool { .. } | Origin::Dedicated | Origin::Empty => MemoryKind::Device,
@@ -83,6 +96,9 @@ impl Block {
     /// Records that work just queued on `stream` uses this block.
     pub fn used_on(self: &Arc<Self>, stream: &Stream) -> Result<()> {
         if let Some(capture) = stream.capture() {
+            if !matches!(&self.origin, Origin::Pool { stream: home, .. } if home == stream) {
+                self.shared.store(true, Ordering::Release);
+            }
             // The graph may run at any later time, so it keeps the block alive.
             capture.keep(self);
             return Ok(());
@@ -171,7 +187,7 @@ impl Block {
     }
 
     fn new(device: &Device, ptr: DevicePtr, bytes: usize, origin: Origin) -> Arc<Block> {
-        Arc::new(Block { device: device.clone(), ptr, bytes, origin, uses: Mutex::default() })
+        Arc::new(Block { device: device.clone(), ptr, bytes, origin, uses: Mutex::default(), shared: AtomicBool::new(false) })
     }
 
     fn pooled(stream: &Stream, bytes: usize) -> Result<Arc<Block>> {
@@ -180,10 +196,14 @@ impl Block {
             return Ok(Block::new(device, 0, 0, Origin::Empty));
         }
         let _gate = stream.enter();
+        let capture = stream.capture();
+        if let Some(block) = capture.as_ref().and_then(|capture| capture.reuse(stream, bytes)) {
+            return Ok(block);
+        }
         let (ptr, held) = device.0.pool.take(stream, bytes)?;
         let block = Block::new(device, ptr, bytes, Origin::Pool { stream: stream.clone(), held });
-        if let Some(capture) = stream.capture() {
-            capture.keep(&block);
+        if let Some(capture) = capture {
+            capture.keep_own(&block, stream);
         }
         Ok(block)
     }

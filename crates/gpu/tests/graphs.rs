@@ -93,6 +93,61 @@ fn a_graph_keeps_the_memory_it_touches() {
 }
 
 #[test]
+fn memory_dropped_in_a_capture_is_reused_within_it() {
+    on_every_device(|place| {
+        let Some(kernel) = place.kernel("add_index") else { return };
+        let (stream, side) = (place.device.stream().unwrap(), place.device.stream().unwrap());
+        let n = 1 << 10;
+        let add = |s: &warpwave_gpu::Stream, buffer: &mut warpwave_gpu::Buffer<u32>| {
+            // SAFETY: the types are the kernel's, and it stays within n elements.
+            unsafe { kernel.launch(s, Launch::for_elements(n, 256), (buffer, n as u32)) }
+        };
+        let mut results: Vec<_> = (0..6).map(|_| stream.alloc_zeroed::<u32>(n).unwrap()).collect();
+        let old = stream.alloc_zeroed::<u32>(n).unwrap();
+        let mut addresses = Vec::new();
+        let graph = stream
+            .capture_graph(|s| {
+                let mut old = Some(old);
+                for (k, result) in results.iter_mut().enumerate() {
+                    let mut within = s.alloc_zeroed::<u32>(n)?;
+                    addresses.push(within.device_ptr());
+                    if k == 1 {
+                        // Memory from before the capture is read at every launch.
+                        s.copy(old.as_ref().unwrap(), &mut within)?;
+                        old = None;
+                    }
+                    for _ in 0..=k {
+                        add(s, &mut within)?;
+                    }
+                    if k == 2 {
+                        // Another stream may use it later than this one.
+                        side.wait(&s.record()?)?;
+                        side.copy(&within, result)?;
+                        s.wait(&side.record()?)?;
+                    } else {
+                        s.copy(&within, result)?;
+                    }
+                }
+                // Another size is another block.
+                addresses.push(s.alloc_zeroed::<u32>(n + 1)?.device_ptr());
+                Ok(())
+            })
+            .unwrap();
+        assert!(addresses[1..3].iter().all(|address| *address == addresses[0]), "{addresses:x?}");
+        assert!(addresses[3] != addresses[0] && addresses[4..6].iter().all(|address| *address == addresses[3]), "{addresses:x?}");
+        assert!(!addresses[..6].contains(&addresses[6]), "{addresses:x?}");
+        let exec = graph.instantiate().unwrap();
+        for _ in 0..2 {
+            exec.launch(&stream).unwrap();
+            for (k, result) in results.iter().enumerate() {
+                let expected: Vec<u32> = (0..n as u32).map(|i| i * (k as u32 + 1)).collect();
+                assert_eq!(stream.download(result).unwrap(), expected, "{k}");
+            }
+        }
+    });
+}
+
+#[test]
 fn parameters_are_updated_in_place_and_other_shapes_refused() {
     on_every_device(|place| {
         let Some(kernel) = place.kernel("scale") else { return };
