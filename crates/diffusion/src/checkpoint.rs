@@ -1,6 +1,7 @@
 //! Recognizes and opens checkpoints.
 
 mod folder;
+mod random;
 mod single;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::tokenizer::Tokenizer;
 use crate::weights::Part;
 
 pub(crate) use folder::part;
+pub use random::RandomModel;
 
 /// What a checkpoint is completed with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

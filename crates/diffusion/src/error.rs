@@ -12,6 +12,9 @@ pub enum Error {
     /// A tensor operation failed.
     #[error(transparent)]
     Tensor(#[from] warpwave_tensor::Error),
+    /// A GPU call failed.
+    #[error(transparent)]
+    Gpu(#[from] warpwave_gpu::Error),
     /// A weight file is invalid.
     #[error(transparent)]
     Weights(#[from] warpwave_weights::Error),

@@ -81,7 +81,19 @@ pub(crate) struct Flux {
     norm: LayerNorm,
 }
 
+/// Inputs that are the same in all steps of a run.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    /// The projected text, (images, tokens, width).
+    text: Tensor,
+    /// The embeddings of the pooled text, (images, width), and of the guidance scale.
+    pooled: Tensor,
+    guidance: Option<Tensor>,
+    rotation: Rotation,
+}
+
 /// Cosines and sines of (1, tokens, 1, pairs, 1).
+#[derive(Debug)]
 struct Rotation(Tensor, Tensor);
 
 impl Flux {
@@ -134,36 +146,69 @@ impl Flux {
         })
     }
 
-    /// `latents` are (images, channels, height, width) in `f32`, and so is the result.
-    pub fn forward(&self, latents: &Tensor, sigma: f32, context: &Tensor, pooled: &Tensor, guidance: Option<f32>) -> Result<Tensor> {
+    /// Prepares a context of (images, tokens, width) and pooled text of (images, width) for latents of (images, channels, height, width).
+    pub fn prepare(&self, latents: &[usize], context: &Tensor, pooled: &Tensor, guidance: Option<f32>) -> Result<Fixed> {
         let config = &self.config;
-        let channels = config.in_channels / 4;
-        let even = latents.rank() == 4 && latents.size(2).is_multiple_of(2) && latents.size(3).is_multiple_of(2);
-        if !even || latents.size(1) != channels || latents.is_empty() {
-            let reason = format!("expected latents of (images, {channels}, even height, even width), got {:?}", latents.shape());
-            return Err(bad_argument("denoise", reason));
-        }
-        let [images, height, width] = [0, 2, 3].map(|d| latents.size(d));
+        let [images, height, width] = self.check(latents)?;
         if context.rank() != 3 || context.size(0) != images || context.size(2) != config.text {
             let reason = format!("expected a context of ({images}, tokens, {}), got {:?}", config.text, context.shape());
             return Err(bad_argument("denoise", reason));
         }
+        let tokens = context.size(1);
         if pooled.shape() != [images, config.pooled] {
             let reason = format!("expected pooled text of ({images}, {}), got {:?}", config.pooled, pooled.shape());
             return Err(bad_argument("denoise", reason));
         }
-        let device = latents.device();
-        let tokens = context.size(1);
-        let rotation = self.rotation(tokens, height / 2, width / 2, device)?;
-        let condition = self.condition(sigma, guidance, &pooled.cast(self.dtype)?)?;
+        let guidance = match (&self.guidance, guidance) {
+            (None, _) => None,
+            (Some(layers), Some(guidance)) => {
+                let row = Tensor::new(&self.sinusoids(guidance), &[1, SINUSOIDS], context.device())?;
+                Some(embed(layers, &row.cast(self.dtype)?)?)
+            }
+            (Some(_), None) => return Err(bad_argument("denoise", "this model needs a guidance scale")),
+        };
+        Ok(Fixed {
+            text: self.text_in.forward(&context.cast(self.dtype)?)?,
+            pooled: embed(&self.pooled, &pooled.cast(self.dtype)?)?,
+            guidance,
+            rotation: self.rotation(tokens, height / 2, width / 2, context.device())?,
+        })
+    }
+
+    /// Returns images, height and width of latents.
+    fn check(&self, latents: &[usize]) -> Result<[usize; 3]> {
+        let channels = self.config.in_channels / 4;
+        match *latents {
+            [images, found, height, width]
+                if found == channels && height.is_multiple_of(2) && width.is_multiple_of(2) && images * height * width > 0 =>
+            {
+                Ok([images, height, width])
+            }
+            _ => {
+                let reason = format!("expected latents of (images, {channels}, even height, even width), got {latents:?}");
+                Err(bad_argument("denoise", reason))
+            }
+        }
+    }
+
+    /// The input that a timestep (σ), or a guidance scale, becomes.
+    pub fn sinusoids(&self, value: f32) -> Vec<f32> {
+        sinusoids(value * TIME_SCALE, SINUSOIDS)
+    }
+
+    /// `latents` are (images, channels, height, width) in `f32`, and so is the result; `time` are the sinusoids of the timestep, (1, n).
+    pub fn forward(&self, latents: &Tensor, time: &Tensor, fixed: &Fixed) -> Result<Tensor> {
+        let [_, height, width] = self.check(latents.shape())?;
+        let (mut text, rotation) = (fixed.text.clone(), &fixed.rotation);
+        let tokens = text.size(1);
+        let condition = self.condition(time, fixed)?;
         let mut image = self.image_in.forward(&pack(latents)?.cast(self.dtype)?)?;
-        let mut text = self.text_in.forward(&context.cast(self.dtype)?)?;
         for block in &self.double {
-            (image, text) = self.double(block, &image, &text, &condition, &rotation)?;
+            (image, text) = self.double(block, &image, &text, &condition, rotation)?;
         }
         let mut x = Tensor::cat(&[text, image], 1)?;
         for block in &self.single {
-            x = self.single(block, &x, &condition, &rotation)?;
+            x = self.single(block, &x, &condition, rotation)?;
         }
         let image = x.narrow(1, tokens, x.size(1) - tokens)?.contiguous()?;
         let [scale, shift] = chunks::<2>(&self.modulation_out.forward(&condition)?)?;
@@ -172,18 +217,12 @@ impl Flux {
     }
 
     /// The activated embedding of timestep, guidance and pooled text, (images, width).
-    fn condition(&self, sigma: f32, guidance: Option<f32>, pooled: &Tensor) -> Result<Tensor> {
-        let embed = |[first, second]: &[Linear; 2], x: &Tensor| second.forward(&first.forward(x)?.silu()?);
-        let number = |layers: &[Linear; 2], value: f32| {
-            let row = sinusoids(value * TIME_SCALE, SINUSOIDS);
-            embed(layers, &Tensor::new(&row, &[1, SINUSOIDS], pooled.device())?.cast(self.dtype)?)
-        };
-        let mut condition = number(&self.time, sigma)?;
-        if let Some(layers) = &self.guidance {
-            let Some(guidance) = guidance else { return Err(bad_argument("denoise", "this model needs a guidance scale")) };
-            condition = (condition + number(layers, guidance)?)?;
+    fn condition(&self, time: &Tensor, fixed: &Fixed) -> Result<Tensor> {
+        let mut condition = embed(&self.time, &time.cast(self.dtype)?)?;
+        if let Some(guidance) = &fixed.guidance {
+            condition = (condition + guidance)?;
         }
-        Ok((embed(&self.pooled, pooled)? + condition)?.silu()?)
+        Ok((&fixed.pooled + condition)?.silu()?)
     }
 
     /// `norm(x) · (1 + scale) + shift`.
@@ -260,6 +299,10 @@ impl Rotation {
         let rotated = [((&a * cos)? - (&b * sin)?)?, ((&a * sin)? + (&b * cos)?)?];
         Ok(Tensor::cat(&rotated, 4)?.reshape(x.shape())?.cast(x.dtype())?)
     }
+}
+
+fn embed([first, second]: &[Linear; 2], x: &Tensor) -> Result<Tensor> {
+    second.forward(&first.forward(x)?.silu()?)
 }
 
 /// Splits (images, N · width) into N of (images, 1, width).

@@ -15,6 +15,7 @@ use crate::preview::Preview;
 use crate::prompt::{self, PromptOptions};
 use crate::sampler::{Sampler, Solver};
 use crate::schedule::{Level, Plan, Schedule};
+use crate::session::Session;
 
 /// The most pictures of a run.
 pub const MAX_PICTURES: usize = 16;
@@ -217,7 +218,7 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
             guidance: (info.family == Family::FluxDev).then_some(request.guidance as f32),
         },
     };
-    let conditionings = run.conditionings()?;
+    let mut denoiser = run.denoiser()?;
     let mut source = match &request.draws {
         Some(draws) => Source::File { draws, images: run.pictures },
         None => Source::Seeds((0..run.pictures as u64).map(|k| Generator::new(request.seed.wrapping_add(k))).collect()),
@@ -232,7 +233,7 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
         trajectory.push(run.state(&x, first.level)?);
     }
     for (i, step) in plan.steps.iter().enumerate() {
-        let output = run.denoise(&x, step.timestep as f32, &conditionings, image.as_ref())?;
+        let output = run.denoise(&mut denoiser, &x, step.timestep as f32, image.as_ref())?;
         if !output.iter().all(|value| value.is_finite()) {
             return Err(Error::NotFinite { step: i + 1 });
         }
@@ -250,6 +251,8 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
             return Err(Error::Cancelled);
         }
     }
+    // The autoencoder may need the memory.
+    drop(denoiser);
     let latents = run.tensor(&x)?;
     let mut pictures = (0..run.pictures).map(|k| run.decode(&latents, k)).collect::<Result<Vec<_>>>()?;
     if let (Some(original), Some(mask)) = (&picture, &mask) {
@@ -295,14 +298,16 @@ impl Inpaint {
     }
 }
 
-/// The conditioning of the prompt, and of the negative prompt with guidance.
-struct Conditionings {
-    positive: Conditioning,
-    negative: Option<(Conditioning, f32)>,
+/// The calls of the denoiser in a step.
+struct Denoiser<'a> {
+    /// One for all of the conditioning, or one for the prompt and one for the negative prompt.
+    sessions: Vec<Session<'a>>,
+    /// The guidance scale if there is a negative prompt.
+    guidance: Option<f32>,
 }
 
-impl Run<'_> {
-    fn conditionings(&self) -> Result<Conditionings> {
+impl<'a> Run<'a> {
+    fn denoiser(&self) -> Result<Denoiser<'a>> {
         let (model, request) = (self.model, self.request);
         let repeat = |conditioning: Conditioning| -> Result<Conditioning> {
             let copies = |tensor: Tensor| Tensor::cat(&vec![tensor; self.pictures], 0);
@@ -319,7 +324,29 @@ impl Run<'_> {
             }
             negative => Some(repeat(prompt::encode(model, negative.as_deref().unwrap_or_default(), &request.text)?)?),
         };
-        Ok(Conditionings { positive, negative: negative.map(|negative| (negative, guidance as f32)) })
+        let [_, mut channels, height, width] = self.shape;
+        if model.info().inpaint {
+            // The mask and the latents of the masked picture.
+            channels = 2 * channels + 1;
+        }
+        let session = |conditioning: &Conditioning| {
+            let images = conditioning.context.size(0);
+            model.session([images, channels, height, width], conditioning, &self.extra)
+        };
+        let sessions = match &negative {
+            None => vec![session(&positive)?],
+            Some(negative) if positive.context.shape() == negative.context.shape() => {
+                // One call for both is faster.
+                let both = |one: &Tensor, other: &Tensor| Tensor::cat(&[one.clone(), other.clone()], 0);
+                let pooled = positive.pooled.as_ref().zip(negative.pooled.as_ref());
+                vec![session(&Conditioning {
+                    context: both(&positive.context, &negative.context)?,
+                    pooled: pooled.map(|(one, other)| both(one, other)).transpose()?,
+                })?]
+            }
+            Some(negative) => vec![session(&positive)?, session(negative)?],
+        };
+        Ok(Denoiser { sessions, guidance: negative.map(|_| guidance as f32) })
     }
 
     /// The tensor of all pictures' latents, or of other values of their height and width.
@@ -329,29 +356,23 @@ impl Run<'_> {
         Ok(Tensor::new(values, &[self.pictures, channels, height, width], self.model.device())?)
     }
 
-    fn denoise(&self, x: &[f32], timestep: f32, conditionings: &Conditionings, image: Option<&Inpaint>) -> Result<Vec<f32>> {
-        let mut latents = self.tensor(x)?;
-        if let Some(image) = image.filter(|image| image.is_input) {
-            latents = Tensor::cat(&[latents, self.tensor(&image.mask.repeat(self.pictures))?, self.tensor(&image.masked)?], 1)?;
+    fn denoise(&self, denoiser: &mut Denoiser<'_>, x: &[f32], timestep: f32, image: Option<&Inpaint>) -> Result<Vec<f32>> {
+        let mut input = Vec::new();
+        let each = self.shape.iter().product::<usize>();
+        for (k, x) in x.chunks_exact(each).enumerate() {
+            input.extend_from_slice(x);
+            if let Some(image) = image.filter(|image| image.is_input) {
+                input.extend_from_slice(&image.mask);
+                input.extend_from_slice(&image.masked[k * each..(k + 1) * each]);
+            }
         }
-        let positive = &conditionings.positive;
-        let call = |latents: &Tensor, conditioning: &Conditioning| -> Result<Vec<f32>> {
-            let output = self.model.denoise(latents, timestep, conditioning, &self.extra)?;
-            Ok(output.to_vec()?)
+        let outputs = match &mut denoiser.sessions[..] {
+            [positive, negative] => [positive.run(&input, timestep)?, negative.run(&input, timestep)?].concat(),
+            [both] if denoiser.guidance.is_some() => both.run(&input.repeat(2), timestep)?,
+            [one] => one.run(&input, timestep)?,
+            _ => return Err(bad_argument("denoise", "expected one or two calls in a step")),
         };
-        let Some((negative, guidance)) = &conditionings.negative else { return call(&latents, positive) };
-        let outputs = if positive.context.shape() == negative.context.shape() {
-            // One call for both is faster.
-            let both = |one: &Tensor, other: &Tensor| Tensor::cat(&[one.clone(), other.clone()], 0);
-            let pooled = positive.pooled.as_ref().zip(negative.pooled.as_ref());
-            let conditioning = Conditioning {
-                context: both(&positive.context, &negative.context)?,
-                pooled: pooled.map(|(one, other)| both(one, other)).transpose()?,
-            };
-            call(&both(&latents, &latents)?, &conditioning)?
-        } else {
-            [call(&latents, positive)?, call(&latents, negative)?].concat()
-        };
+        let Some(guidance) = denoiser.guidance else { return Ok(outputs) };
         let (positive, negative) = outputs.split_at(outputs.len() / 2);
         Ok(positive.iter().zip(negative).map(|(positive, negative)| negative + guidance * (positive - negative)).collect())
     }

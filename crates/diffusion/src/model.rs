@@ -15,7 +15,7 @@ use crate::lora::{AllLoras, Network};
 use crate::t5::T5;
 use crate::tiles;
 use crate::tokenizer::Tokenizer;
-use crate::unet::{Added, Unet};
+use crate::unet::Unet;
 use crate::vae::Vae;
 use crate::weights::Loader;
 
@@ -44,7 +44,7 @@ pub struct Extra {
     pub guidance: Option<f32>,
 }
 
-enum Denoiser {
+pub(crate) enum Denoiser {
     Unet(Box<Unet>),
     Flux(Box<Flux>),
 }
@@ -60,7 +60,7 @@ pub struct Model {
     device: Device,
     dtype: DType,
     text: Vec<TextEncoder>,
-    denoiser: Denoiser,
+    pub(crate) denoiser: Denoiser,
     vae: Vae,
     /// The networks that LoRAs change now.
     changed: Vec<Network>,
@@ -169,20 +169,9 @@ impl Model {
     ///
     /// `timestep` is 0 to 999, also between integers; of Flux it is σ, 0 to 1. The conditioning has as many rows as there are images.
     pub fn denoise(&self, latents: &Tensor, timestep: f32, conditioning: &Conditioning, extra: &Extra) -> Result<Tensor> {
-        if !timestep.is_finite() {
-            return Err(bad_argument("denoise", format!("expected a finite timestep, got {timestep}")));
-        }
-        let pooled = conditioning.pooled.as_ref();
-        match &self.denoiser {
-            Denoiser::Unet(unet) => {
-                let added = pooled.zip(extra.time_ids).map(|(pooled, sizes)| Added { pooled, sizes });
-                unet.forward(latents, timestep, &conditioning.context, added.as_ref())
-            }
-            Denoiser::Flux(flux) => {
-                let pooled = pooled.ok_or_else(|| bad_argument("denoise", "this model needs pooled text"))?;
-                flux.forward(latents, timestep, &conditioning.context, pooled, extra.guidance)
-            }
-        }
+        let time = self.time(timestep)?;
+        let fixed = self.fixed(latents.shape(), conditioning, extra)?;
+        self.forward(latents, &Tensor::new(&time, &[1, time.len()], latents.device())?, &fixed)
     }
 
     /// Decodes the autoencoder's latents (not scaled) to an image of −1 to 1, `f32` of (images, 3, height, width).

@@ -140,7 +140,7 @@ impl Picture {
     }
 
     /// The picture of an autoencoder's values, clamped.
-    pub(crate) fn from_planes(width: usize, height: usize, planes: &[f32]) -> Result<Picture> {
+    pub fn from_planes(width: usize, height: usize, planes: &[f32]) -> Result<Picture> {
         let size = width * height;
         let byte = |value: f32| ((value / 2.0 + 0.5).clamp(0.0, 1.0) * 255.0).round_ties_even() as u8;
         if planes.len() != 3 * size {

@@ -1,7 +1,7 @@
 //! The UNet of Stable Diffusion 1.x, 2.x and XL.
 
 use warpwave_kernels::{DType, Glu};
-use warpwave_tensor::{Device, Tensor};
+use warpwave_tensor::Tensor;
 
 use crate::config::UnetConfig;
 use crate::error::{Result, bad_argument};
@@ -168,6 +168,15 @@ pub(crate) struct Added<'a> {
     pub sizes: [f32; 6],
 }
 
+/// Inputs that are the same in all steps of a run.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    /// (images, tokens, width)
+    context: Tensor,
+    /// XL: the embedding of sizes and pooled text, (images, width).
+    added: Option<Tensor>,
+}
+
 impl Unet {
     pub fn load(config: &UnetConfig, loader: &Loader<'_>) -> Result<Unet> {
         let channels = &config.channels;
@@ -228,21 +237,34 @@ impl Unet {
         })
     }
 
-    /// `latents` are (images, channels, height, width) in `f32`, and so is the result; `context` is (images, tokens, width).
-    pub fn forward(&self, latents: &Tensor, timestep: f32, context: &Tensor, added: Option<&Added<'_>>) -> Result<Tensor> {
+    /// Prepares a context of (images, tokens, width).
+    pub fn prepare(&self, images: usize, context: &Tensor, added: Option<&Added<'_>>) -> Result<Fixed> {
+        if context.rank() != 3 || context.size(0) != images || context.size(2) != self.config.cross {
+            let reason = format!("expected a context of ({images}, tokens, {}), got {:?}", self.config.cross, context.shape());
+            return Err(bad_argument("denoise", reason));
+        }
+        let added = match (&self.added, self.config.added) {
+            (Some(layers), Some((size, inputs))) => Some(self.embed_added(layers, size, inputs, images, added)?),
+            _ => None,
+        };
+        Ok(Fixed { context: context.cast(self.dtype)?, added })
+    }
+
+    /// The input that a timestep becomes.
+    pub fn sinusoids(&self, timestep: f32) -> Vec<f32> {
+        sinusoids(timestep, self.config.channels[0])
+    }
+
+    /// `latents` are (images, channels, height, width) in `f32`, and so is the result; `time` are the sinusoids of the timestep, (1, n).
+    pub fn forward(&self, latents: &Tensor, time: &Tensor, fixed: &Fixed) -> Result<Tensor> {
         let config = &self.config;
         let images = latents.size(0);
         if latents.rank() != 4 || latents.size(1) != config.in_channels || latents.is_empty() {
             let reason = format!("expected latents of (images, {}, height, width), got {:?}", config.in_channels, latents.shape());
             return Err(bad_argument("denoise", reason));
         }
-        if context.rank() != 3 || context.size(0) != images || context.size(2) != config.cross {
-            let reason = format!("expected a context of ({images}, tokens, {}), got {:?}", config.cross, context.shape());
-            return Err(bad_argument("denoise", reason));
-        }
-        let device = latents.device();
-        let context = context.cast(self.dtype)?;
-        let time = self.embed_time(timestep, images, added, device)?;
+        let context = &fixed.context;
+        let time = self.embed_time(time, images, fixed)?;
         let time = Some(&time);
         let mut x = self.conv_in.forward(&latents.cast(self.dtype)?.permute(&[0, 2, 3, 1])?.contiguous()?)?;
         let mut skips = vec![x.clone()];
@@ -250,7 +272,7 @@ impl Unet {
             for (resnet, attention) in &level.layers {
                 x = resnet.forward(&x, time)?;
                 if let Some(attention) = attention {
-                    x = attention.forward(&x, &context)?;
+                    x = attention.forward(&x, context)?;
                 }
                 skips.push(x.clone());
             }
@@ -260,7 +282,7 @@ impl Unet {
             }
         }
         let (first, attention, second) = &self.mid;
-        x = second.forward(&attention.forward(&first.forward(&x, time)?, &context)?, time)?;
+        x = second.forward(&attention.forward(&first.forward(&x, time)?, context)?, time)?;
         for level in &self.up {
             for (resnet, attention) in &level.layers {
                 let skip = skips
@@ -268,7 +290,7 @@ impl Unet {
                     .ok_or_else(|| bad_argument("denoise", "the UNet's up blocks need more skip connections than its down blocks give"))?;
                 x = resnet.forward(&Tensor::cat(&[x, skip], 3)?, time)?;
                 if let Some(attention) = attention {
-                    x = attention.forward(&x, &context)?;
+                    x = attention.forward(&x, context)?;
                 }
             }
             if let Some((sampler, skip)) = level.sampler.as_ref().zip(skips.last()) {
@@ -280,26 +302,32 @@ impl Unet {
         Ok(out.permute(&[0, 3, 1, 2])?.contiguous()?.cast(DType::F32)?)
     }
 
-    /// The activated embedding of the timestep, and of XL's sizes and pooled text: (images, width).
-    fn embed_time(&self, timestep: f32, images: usize, added: Option<&Added<'_>>, device: &Device) -> Result<Tensor> {
-        let embed = |[first, second]: &[Linear; 2], x: &Tensor| second.forward(&first.forward(x)?.silu()?);
-        let row = sinusoids(timestep, self.config.channels[0]);
-        let row = Tensor::new(&row, &[1, row.len()], device)?.cast(self.dtype)?;
-        let mut time = embed(&self.time, &row)?;
-        if let Some((layers, (size, inputs))) = self.added.as_ref().zip(self.config.added) {
-            let Some(added) = added else {
-                return Err(bad_argument("denoise", "this model needs pooled text and six time ids"));
-            };
-            let pooled = inputs - 6 * size;
-            if added.pooled.shape() != [images, pooled] {
-                let reason = format!("expected pooled text of ({images}, {pooled}), got {:?}", added.pooled.shape());
-                return Err(bad_argument("denoise", reason));
-            }
-            let sizes = added.sizes.iter().flat_map(|value| sinusoids(*value, size)).collect::<Vec<_>>();
-            let sizes = Tensor::new(&sizes, &[1, sizes.len()], device)?.cast(self.dtype)?.broadcast_to(&[images, 6 * size])?;
-            time = (embed(layers, &Tensor::cat(&[added.pooled.cast(self.dtype)?, sizes], 1)?)? + time)?;
+    /// The embedding of XL's pooled text and sizes: (images, width).
+    fn embed_added(&self, layers: &[Linear; 2], size: usize, inputs: usize, images: usize, added: Option<&Added<'_>>) -> Result<Tensor> {
+        let Some(added) = added else {
+            return Err(bad_argument("denoise", "this model needs pooled text and six time ids"));
+        };
+        let pooled = inputs - 6 * size;
+        if added.pooled.shape() != [images, pooled] {
+            let reason = format!("expected pooled text of ({images}, {pooled}), got {:?}", added.pooled.shape());
+            return Err(bad_argument("denoise", reason));
+        }
+        let sizes = added.sizes.iter().flat_map(|value| sinusoids(*value, size)).collect::<Vec<_>>();
+        let sizes = Tensor::new(&sizes, &[1, sizes.len()], added.pooled.device())?.cast(self.dtype)?.broadcast_to(&[images, 6 * size])?;
+        embed(layers, &Tensor::cat(&[added.pooled.cast(self.dtype)?, sizes], 1)?)
+    }
+
+    /// The activated embedding of the timestep, and of what XL adds: (images, width).
+    fn embed_time(&self, time: &Tensor, images: usize, fixed: &Fixed) -> Result<Tensor> {
+        let mut time = embed(&self.time, &time.cast(self.dtype)?)?;
+        if let Some(added) = &fixed.added {
+            time = (added + time)?;
         }
         let width = time.size(1);
         Ok(time.broadcast_to(&[images, width])?.silu()?)
     }
+}
+
+fn embed([first, second]: &[Linear; 2], x: &Tensor) -> Result<Tensor> {
+    second.forward(&first.forward(x)?.silu()?)
 }

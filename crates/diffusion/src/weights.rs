@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use warpwave_kernels::DType;
-use warpwave_tensor::{Device, Linear as TensorLinear, Matrix, Tensor};
+use warpwave_tensor::{Device, Linear as TensorLinear, Matrix, Random, Tensor};
 use warpwave_weights::{Gguf, Kind, Safetensors, Tensor as Stored};
 
 use crate::error::{Result, bad_weight};
@@ -16,6 +16,8 @@ use crate::nn::{Conv2d, LayerNorm, Linear};
 pub(crate) enum WeightFile {
     Safetensors(Safetensors),
     Gguf(Gguf),
+    /// None: every tensor is random.
+    Random,
 }
 
 impl WeightFile {
@@ -23,6 +25,7 @@ impl WeightFile {
         match self {
             WeightFile::Safetensors(file) => file.tensor(name),
             WeightFile::Gguf(file) => file.tensor(name),
+            WeightFile::Random => None,
         }
     }
 
@@ -30,6 +33,7 @@ impl WeightFile {
         match self {
             WeightFile::Safetensors(file) => Box::new(file.tensors()),
             WeightFile::Gguf(file) => Box::new(file.tensors()),
+            WeightFile::Random => Box::new(std::iter::empty()),
         }
     }
 }
@@ -81,6 +85,10 @@ impl Part {
         let tensors = self.file.tensors().filter(|tensor| tensor.name.starts_with(&self.prefix));
         let size = |tensor: Stored<'_>| (tensor.shape.iter().product::<usize>() as u64, tensor.bytes.len() as u64);
         tensors.map(size).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1))
+    }
+
+    fn is_random(&self) -> bool {
+        matches!(*self.file, WeightFile::Random)
     }
 
     fn locate(&self, name: &str) -> Option<(Stored<'_>, Transform)> {
@@ -216,6 +224,16 @@ fn transposed(bytes: &[u8], rows: usize, size: usize) -> Vec<u8> {
     out
 }
 
+/// A random tensor: matrices and kernels keep the magnitude of their input, scales are 1 and biases 0.
+fn random(name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
+    if shape.len() < 2 {
+        return Ok(Tensor::full(if name.ends_with("bias") { 0 } else { 1 }, dtype, shape, device)?);
+    }
+    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let inputs = shape[1..].iter().product::<usize>() as f64;
+    Ok(Random::new(seed).normal(0.0, inputs.sqrt().recip(), dtype, shape, device)?)
+}
+
 /// Loads the weights below a name to a device.
 pub(crate) struct Loader<'a> {
     part: &'a Part,
@@ -254,6 +272,9 @@ impl<'a> Loader<'a> {
     /// A tensor of this shape, in the loader's type.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let name = self.name(name);
+        if self.part.is_random() {
+            return random(&name, shape, self.dtype, self.device);
+        }
         let plain = self.part.plain(&name, shape)?;
         let delta = match self.loras {
             Some(loras) => loras.delta(&name, shape)?,
@@ -272,7 +293,11 @@ impl<'a> Loader<'a> {
         let bias = if bias { Some(self.tensor(&format!("{name}.bias"), &[outputs])?) } else { None };
         let weight = format!("{name}.weight");
         let changed = self.loras.is_some_and(|loras| loras.has(&self.name(&weight)));
-        let quantized = if changed { None } else { self.part.quantized(&self.name(&weight), [outputs, inputs], self.device)? };
+        let quantized = if changed || self.part.is_random() {
+            None
+        } else {
+            self.part.quantized(&self.name(&weight), [outputs, inputs], self.device)?
+        };
         let matrix = match quantized {
             Some(matrix) => matrix,
             None => Matrix::plain(self.tensor(&weight, &[outputs, inputs])?)?,

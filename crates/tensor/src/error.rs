@@ -66,6 +66,19 @@ pub enum Error {
 }
 
 /// An error of reading or writing a file.
+impl Error {
+    /// Whether a GPU has too little memory, or its pool reached its limit.
+    pub fn is_out_of_device_memory(&self) -> bool {
+        let error = match self {
+            Error::Gpu(error) => error,
+            // A kernel's workspace.
+            Error::Kernels(warpwave_kernels::Error::Launch { reason, .. }) => reason,
+            _ => return false,
+        };
+        matches!(error, warpwave_gpu::Error::OutOfMemory { .. } | warpwave_gpu::Error::PoolCap { .. })
+    }
+}
+
 pub(crate) fn file_error(error: warpwave_weights::Error) -> Error {
     Error::File(Arc::new(error))
 }

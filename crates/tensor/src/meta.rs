@@ -27,17 +27,15 @@ pub struct MemoryUse {
     pub current: u64,
     /// The most that was allocated at one time.
     pub peak: u64,
-    /// What a pool holds that reuses blocks of equal size only: for each size, the most blocks that were allocated at one time.
+    /// What a pool or a captured graph holds, which reuse blocks of equal size only: for each size, the most blocks that were allocated at
+    /// one time.
     pub pooled: u64,
-    /// The sum of all allocations, freed or not: what a captured graph keeps, which reuses no memory.
-    pub total: u64,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     current: u64,
     peak: u64,
-    total: u64,
     /// Blocks of each size: allocated now, and the most at one time since the last reset.
     sizes: HashMap<u64, [u64; 2]>,
 }
@@ -78,14 +76,13 @@ impl Meta {
     pub fn memory(&self) -> MemoryUse {
         let counts = locked(&self.counts);
         let pooled = counts.sizes.iter().fold(0u64, |sum, (size, [_, most])| sum.saturating_add(size.saturating_mul(*most)));
-        MemoryUse { current: counts.current, peak: counts.peak, pooled, total: counts.total }
+        MemoryUse { current: counts.current, peak: counts.peak, pooled }
     }
 
-    /// Restarts counting: `peak` and `pooled` begin with what is allocated now, `total` with 0.
+    /// Restarts counting: `peak` and `pooled` begin with what is allocated now.
     pub fn reset_peak(&self) {
         let mut counts = locked(&self.counts);
         counts.peak = counts.current;
-        counts.total = 0;
         counts.sizes.retain(|_, [now, most]| {
             *most = *now;
             *now > 0
@@ -97,7 +94,6 @@ impl Meta {
         let mut counts = locked(&self.counts);
         counts.current = counts.current.saturating_add(bytes);
         counts.peak = counts.peak.max(counts.current);
-        counts.total = counts.total.saturating_add(bytes);
         let [now, most] = counts.sizes.entry(bytes).or_default();
         *now += 1;
         *most = (*most).max(*now);

@@ -362,7 +362,6 @@ fn the_meta_device_counts_memory() {
         let temporary = if like.is_cpu() { 0 } else { 5 * 64 * 2 + 40 * 64 * (4 + 2) };
         assert_eq!((meta.memory().peak - before, meta.memory().current - before), (result + temporary, result), "{like}");
         assert!(meta.memory().pooled >= meta.memory().peak);
-        assert_eq!(meta.memory().total, linear.bytes() as u64 + result + temporary, "{like}");
         assert!(out.to_vec::<f32>().unwrap_err().to_string().contains("a device other than meta"));
         assert!(out.to_string().contains("f32[40, 5] on meta"));
         assert!(Matrix::quantized_meta(Quant::Q8_0, 5, 64, &like).is_err());

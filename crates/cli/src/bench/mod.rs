@@ -1,6 +1,7 @@
 //! `warpwave bench`: benchmarks, each measured against a baseline in the same run.
 
 mod compile;
+mod image;
 mod launch;
 mod llm;
 mod memory;
@@ -35,6 +36,8 @@ enum Command {
     Compile(compile::Options),
     /// Measure prefill and decode throughput of a language model.
     Llm(Box<llm::Options>),
+    /// Measure steps and decoding of image models, relative to diffusers.
+    Image(Box<image::Options>),
     /// Measure a server under load: TTFT, ITL, TPOT and throughput by number of streams.
     Serve(Box<serve::Options>),
     /// Benchmark kernel library operations relative to copy bandwidth and to a baseline (PyTorch or CPU).
@@ -92,6 +95,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
         Command::Compile(options) => compile::run(context, options),
         Command::Llm(options) => llm::run(context, options),
+        Command::Image(options) => image::run(context, options),
         Command::Serve(options) => serve::run(context, options),
         Command::Ops(options) => ops::run(context, options),
         Command::Vgpu(options) => vgpu::run(context, options),

@@ -84,10 +84,8 @@ pub(crate) struct StepMemory {
     /// The peak of what the step allocates.
     peak: u64,
     /// What a pool holds that keeps memory for each allocation size: returning memory to the driver and allocating other sizes at each
-    /// layer would stall the GPU.
+    /// layer would stall the GPU. A captured graph keeps as much.
     pooled: u64,
-    /// The sum of all allocations, which a captured graph keeps.
-    total: u64,
 }
 
 impl StepMemory {
@@ -101,11 +99,10 @@ impl StepMemory {
             let more = u128::from(full.saturating_sub(half)) * rest as u128 / (MAX_COUNTED / 2) as u128;
             full.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
         };
-        let grown = half?.into_iter().zip(full?).map(|(half, full)| StepMemory {
-            peak: grow(half.peak, full.peak),
-            pooled: grow(half.pooled, full.pooled),
-            total: grow(half.total, full.total),
-        });
+        let grown = half?
+            .into_iter()
+            .zip(full?)
+            .map(|(half, full)| StepMemory { peak: grow(half.peak, full.peak), pooled: grow(half.pooled, full.pooled) });
         Ok(grown.collect())
     }
 
@@ -124,7 +121,6 @@ impl StepMemory {
         let of = |(memory, before): (MemoryUse, u64)| StepMemory {
             peak: memory.peak.saturating_sub(before),
             pooled: memory.pooled.saturating_sub(before),
-            total: memory.total,
         };
         Ok(metas().map(|meta| meta.memory()).zip(before).map(of).collect())
     }
@@ -135,7 +131,7 @@ impl StepMemory {
     }
 
     fn max(self, other: StepMemory) -> StepMemory {
-        StepMemory { peak: self.peak.max(other.peak), pooled: self.pooled.max(other.pooled), total: self.total.max(other.total) }
+        StepMemory { peak: self.peak.max(other.peak), pooled: self.pooled.max(other.pooled) }
     }
 }
 
@@ -171,14 +167,14 @@ impl MemoryEstimate {
     }
 }
 
-/// Bytes of captured decode steps. Each keeps the memory of all its allocations; there is one per power of two of the block table's width.
+/// Bytes of captured decode steps; there is one per power of two of the block table's width.
 fn graph_bytes(config: &Config, decode: StepMemory, context: usize) -> u64 {
     // Block tables have at least 16 columns.
     let graphs = u64::from(context.div_ceil(16 * BLOCK_SIZE).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
     // Split-KV attention keeps partial results, about one per 256 keys. The logits are copied out of the graph.
     let splits: usize = (0..graphs).map(|graph| (1usize << graph.min(6)).max(4)).sum();
-    let partial = product(&[splits, config.heads, config.head_dim, 4, config.layers]);
-    let each = decode.total.saturating_add(product(&[config.vocab, 4]));
+    let partial = product(&[splits, config.heads, config.head_dim, 4]);
+    let each = decode.pooled.saturating_add(product(&[config.vocab, 4]));
     each.saturating_mul(graphs).saturating_add(partial)
 }
 
