@@ -88,7 +88,7 @@ enum Command {
     Generate(llm::generate::Args),
     /// Chat with a language model.
     Chat(llm::chat::Args),
-    /// Compute the embeddings of texts with an encoder.
+    /// Compute text embeddings with an encoder model.
     Embed(llm::embed::Args),
     /// Inspect, convert or download language models.
     Model(llm::model::Args),

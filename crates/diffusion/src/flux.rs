@@ -185,7 +185,7 @@ impl Flux {
                 Ok([images, height, width])
             }
             _ => {
-                let reason = format!("expected latents of (images, {channels}, even height, even width), got {latents:?}");
+                let reason = format!("expected latents of shape (images, {channels}, even height, even width), got {latents:?}");
                 Err(bad_argument("denoise", reason))
             }
         }

@@ -53,7 +53,7 @@ impl TinyAutoencoder {
     pub fn decode(&self, latents: &Tensor) -> Result<Tensor> {
         let channels = self.latent_channels;
         if latents.rank() != 4 || latents.size(1) != channels || latents.is_empty() {
-            let reason = format!("expected latents of (images, {channels}, height, width), got {:?}", latents.shape());
+            let reason = format!("expected latents of shape (images, {channels}, height, width), got {:?}", latents.shape());
             return Err(bad_argument("decode", reason));
         }
         let limited = ((latents / LIMIT)?.tanh()? * LIMIT)?;

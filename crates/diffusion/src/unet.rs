@@ -260,7 +260,7 @@ impl Unet {
         let config = &self.config;
         let images = latents.size(0);
         if latents.rank() != 4 || latents.size(1) != config.in_channels || latents.is_empty() {
-            let reason = format!("expected latents of (images, {}, height, width), got {:?}", config.in_channels, latents.shape());
+            let reason = format!("expected latents of shape (images, {}, height, width), got {:?}", config.in_channels, latents.shape());
             return Err(bad_argument("denoise", reason));
         }
         let context = &fixed.context;

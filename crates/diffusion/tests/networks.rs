@@ -166,7 +166,7 @@ fn inputs_that_do_not_fit_are_errors() {
     let three = Tensor::zeros(DType::F32, &[1, 3, 8, 8], &Device::Cpu).unwrap();
     assert_eq!(
         message(model.denoise(&three, 1.0, &good, &extra)),
-        "denoise: expected latents of (images, 4, height, width), got [1, 3, 8, 8]"
+        "denoise: expected latents of shape (images, 4, height, width), got [1, 3, 8, 8]"
     );
     let text = message(model.denoise(&latents, 1.0, &good, &Default::default()));
     assert_eq!(text, "denoise: this model needs pooled text and six time ids");

@@ -101,7 +101,7 @@ codes! {
          the value with `hipDeviceGetAttribute`, or leave it out."
     NEWER_HIP = 125 Note "Name that requires a newer HIP version"
         "The name was translated. The equivalent requires the stated HIP version or later; older versions do not have it."
-    DEVICE_POINTER = 126 Error "Arithmetic on a device pointer of the driver API"
+    DEVICE_POINTER = 126 Error "Arithmetic on a `CUdeviceptr`"
         "`CUdeviceptr` is an integer, but `hipDeviceptr_t` is `void *`, on which C++ does not allow arithmetic. Cast it, for example \
          `(hipDeviceptr_t)((char *)pointer + offset)`."
     REMOVED_LATER = 127 Warning "Name that ROCm 7 removed"

@@ -53,7 +53,7 @@ pub(crate) struct FileArgs {
     /// Take what a single file lacks (tokenizers, configurations) from this directory in the diffusers layout.
     #[arg(long, value_name = "DIR")]
     pub base: Option<PathBuf>,
-    /// Use the autoencoder of this file or directory.
+    /// Load the autoencoder (VAE) from this file or directory.
     #[arg(long, value_name = "PATH")]
     pub vae: Option<PathBuf>,
 }

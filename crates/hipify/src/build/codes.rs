@@ -21,13 +21,13 @@ codes! {
     FLAG_LOST = 406 Warning "nvcc flag without a HIP equivalent"
         "The flag was removed, and its effect is lost. The message names the closest alternative."
     FLAG_KEPT = 407 Error "nvcc flag for an output that HIP does not produce"
-        "The build requests PTX, a cubin or the output of an intermediate nvcc stage. The flag was left as is, and the build will fail there. Use `--genco` to \
+        "The flag requests PTX, a cubin or another intermediate output of nvcc, which compilers for AMD do not produce. It was left unchanged, and the build will fail at this line. Use `--genco` to \
          build code objects for AMD."
     ARCHITECTURES = 408 Note "GPU architectures"
         "NVIDIA compute capabilities were replaced by a list of AMD architectures. Adapt it to your GPUs (`--offload-arch` sets it); \
          each architecture adds to build time and size."
     ARCHITECTURE_VARIABLE = 409 Warning "GPU architectures set elsewhere"
-        "A variable holds the architectures, and this file does not set it. It must now hold AMD architectures such as `gfx90a`."
+        "The architectures come from a variable that is not set in this file. Set that variable to AMD architectures such as `gfx90a`."
     SOURCES = 410 Warning "Sources that must be compiled as HIP"
         "CMake compiles `.cu` as CUDA. Files named in the build file are marked as HIP where they are listed; this list cannot be \
          marked, or names a file that was not converted with it. Mark the files with `set_source_files_properties(… PROPERTIES \
@@ -43,7 +43,7 @@ codes! {
         "The build calls a CUDA toolkit tool. It was left as is; the ROCm tools (rocprof, roc-obj, rocgdb) have different names and \
          options."
     PACKAGE = 415 Warning "CUDA package without a ROCm equivalent"
-        "No ROCm package replaces this one as it is used here. It was left as is."
+        "This CUDA package has no ROCm equivalent for this use. The line was left unchanged."
     PATH = 416 Warning "Hard-coded path of the CUDA toolkit"
         "The path could not be mapped to a ROCm path. It was left as is."
 }

@@ -28,7 +28,7 @@ pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Tran
     if let Some((hip, _)) = hip {
         if let Some((at, length)) = find(&["nvcc", "-lcudart", "CUDA_HOME", "CUDA_PATH", "-lcublas"]) {
             let line = text[..hip].matches('\n').count() + 1;
-            let message = format!("mentions CUDA, but line {line} mentions HIP; file left as is");
+            let message = format!("uses CUDA, but line {line} uses HIP already; file left unchanged");
             notes.report(codes::PORTED, at, at + length, message, None);
         }
         return notes.finish(source);

@@ -79,7 +79,7 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
             Severity::Warning,
             code.span(first.at, first.close),
             "unrolled shuffles with offsets up to 16 combine 32 lanes; a wave64 also needs an offset of 32",
-            "add an offset of 32 if `warpSize` is 64, or pass a width of 32 to each shuffle to work in segments of 32",
+            "add a shuffle with offset 32 if `warpSize` is 64, or pass a width of 32 to each shuffle to work in segments of 32",
         );
         hazard.fix = fix(&mut unrolled.iter().map(|call| call.close));
         found.push(hazard);

@@ -104,7 +104,7 @@ pub(super) fn config(folder: &Path) -> Result<FolderConfig> {
         Some(head_dim) => head_dim,
         None if traits.gemma => 256,
         None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
-        None => return Err(keys.bad(NAMES.heads, format!("the hidden size {hidden} is not a multiple of {heads} heads"))),
+        None => return Err(keys.bad(NAMES.heads, format!("the hidden size {hidden} is not divisible by the number of heads, {heads}"))),
     };
     validate::size(&shown, NAMES.head_dim, head_dim)?;
     // Falcon's files omit keys that have the family's default.

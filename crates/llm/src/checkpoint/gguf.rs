@@ -114,7 +114,7 @@ pub(super) fn config(file: &Gguf) -> Result<Config> {
         Some(head_dim) => head_dim,
         None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
         None => {
-            let reason = format!("the hidden size {hidden} is not a multiple of {heads} heads");
+            let reason = format!("the hidden size {hidden} is not divisible by the number of heads, {heads}");
             return Err(bad_key(file.path(), &keys.name(NAMES.heads), reason));
         }
     };

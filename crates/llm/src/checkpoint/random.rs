@@ -63,7 +63,11 @@ impl Checkpoint {
             .map(|spec| (spec, String::new()))
             .collect();
         if let Some((spec, _)) = all.iter().find(|(spec, _)| kind.bytes(&spec.shape).is_err() && spec.shape.len() > 1) {
-            return Err(bad_key(&path, &spec.name, format!("{kind} cannot store shape {:?}", spec.shape)));
+            return Err(bad_key(
+                &path,
+                &spec.name,
+                format!("cannot store a tensor of shape {:?} as {kind}: its rows are not whole blocks", spec.shape),
+            ));
         }
         let by_name: HashMap<String, usize> = all.iter().enumerate().map(|(index, (spec, _))| (spec.name.clone(), index)).collect();
         Ok(Checkpoint { path, config, source: Source::Random { kind }, tensors: all, by_name })

@@ -83,7 +83,7 @@ pub(super) fn config(path: &str, names: &Names, config: &Config) -> Result<()> {
         size(path, names.kv_lora, mla.kv_lora)?;
         size(path, names.q_lora, mla.q_lora.unwrap_or(1))?;
         if mla.value_dim == 0 || mla.value_dim > head_dim {
-            return Err(bad_key(path, names.value_dim, format!("must be from 1 to the size {head_dim} of a key, got {}", mla.value_dim)));
+            return Err(bad_key(path, names.value_dim, format!("expected 1 to {head_dim}, the head_dim of keys, got {}", mla.value_dim)));
         }
     }
     if let Some(moe) = &config.moe {
@@ -101,7 +101,7 @@ pub(super) fn config(path: &str, names: &Names, config: &Config) -> Result<()> {
     }
     let factors = [config.embedding_scale, config.residual_scale, config.logit_scale];
     if let Some(factor) = factors.into_iter().find(|factor| !positive((*factor).into())) {
-        return Err(bad_key(path, names.factors, format!("factors must be finite and > 0, got {factor}")));
+        return Err(bad_key(path, names.factors, format!("frequency factors must be finite and > 0, got {factor}")));
     }
     let softcaps = [config.attention_softcap, config.logit_softcap].into_iter().flatten();
     if let Some(cap) = softcaps.into_iter().find(|cap| !positive((*cap).into())) {

@@ -270,7 +270,7 @@ fn checked(config: EncoderConfig, bad: impl Fn(&str, String) -> CheckpointError)
         return Err(bad("config", format!("the number of layers must be 1 to 1024, got {layers}")));
     }
     if !hidden.is_multiple_of(heads) {
-        return Err(bad("config", format!("the hidden size {hidden} is not a multiple of {heads} heads")));
+        return Err(bad("config", format!("the hidden size {hidden} is not divisible by the number of heads, {heads}")));
     }
     if context > positions {
         return Err(bad("config", format!("the context {context} exceeds the {positions} positions")));

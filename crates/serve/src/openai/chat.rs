@@ -187,7 +187,7 @@ impl Tools {
             let function = tool.get("function").and_then(Value::as_object).filter(|_| tool["type"] == "function");
             let Some(function) = function else { return Err(wrong("expected objects of type function".to_owned())) };
             if function.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
-                return Err(wrong("a function has no name".to_owned()));
+                return Err(wrong("`function.name` is missing".to_owned()));
             }
             if let Some(schema) = function.get("parameters").filter(|schema| !schema.is_null()) {
                 Grammar::Schema(schema.clone()).check("tools", limits)?;

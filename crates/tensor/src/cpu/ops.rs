@@ -189,7 +189,7 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let columns = weight.len();
     let (len, to) = (x.len(), out.len());
     assert_eq!(len, to, "input and output have different lengths");
-    assert!(x.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
+    assert!(x.is_empty() || len.is_multiple_of(columns), "expected whole rows of {columns} elements, got {len} elements");
     let isa = Isa::current();
     by_rows(out, columns, &|r, out| dispatch(isa, Norm { x: &x[r * columns..][..columns], weight: Some(weight), eps, out }));
 }
@@ -201,7 +201,7 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
 pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
     let columns = weight.len();
     let len = x.len();
-    assert!(x.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
+    assert!(x.is_empty() || len.is_multiple_of(columns), "expected whole rows of {columns} elements, got {len} elements");
     let isa = Isa::current();
     by_rows(x, columns, &|_, row| {
         let from = row.to_vec();
@@ -261,7 +261,7 @@ pub fn glu(op: Glu, gates: &mut [f32], up: &[f32]) {
 pub fn glu_rows(op: Glu, x: &[f32], columns: usize, out: &mut [f32]) {
     let len = out.len();
     assert_eq!(x.len(), 2 * len, "the input must have twice as many elements as the output");
-    assert!(out.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
+    assert!(out.is_empty() || len.is_multiple_of(columns), "expected whole rows of {columns} elements, got {len} elements");
     let isa = Isa::current();
     by_rows(out, columns, &|r, out| {
         let (gates, up) = x[2 * r * columns..][..2 * columns].split_at(columns);
@@ -282,7 +282,7 @@ pub fn soft_cap(x: &mut [f32], cap: f32) {
 /// If `x` is not a multiple of the row length.
 pub fn softmax(x: &mut [f32], columns: usize) {
     let len = x.len();
-    assert!(x.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
+    assert!(x.is_empty() || len.is_multiple_of(columns), "expected whole rows of {columns} elements, got {len} elements");
     let isa = Isa::current();
     by_rows(x, columns, &|_, out| dispatch(isa, Softmax { out }));
 }

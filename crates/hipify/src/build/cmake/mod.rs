@@ -53,7 +53,7 @@ pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Tran
     if let Some(command) = commands.iter().find(|command| is_hip(command)) {
         if let Some((start, end)) = commands.iter().find_map(first_cuda) {
             let line = text[..command.start].matches('\n').count() + 1;
-            let message = format!("mentions CUDA, but line {line} mentions HIP; file left as is");
+            let message = format!("uses CUDA, but line {line} uses HIP already; file left unchanged");
             notes.report(codes::PORTED, start, end, message, None);
         }
         return notes.finish(source);
