@@ -137,6 +137,7 @@ impl Archive {
         let places: Vec<PathBuf> = match std::env::var_os(VARIABLE) {
             Some(list) => std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),
             None => {
+                // Without a path to the program there is no folder beside it.
                 let program = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
                 program.parent().and_then(Path::parent).map(|prefix| prefix.join("lib/warpwave")).into_iter().collect()
             }
@@ -190,6 +191,10 @@ impl Archive {
                 return Err(fail("invalid block"));
             }
         }
+        let start = 48 + length;
+        if start.checked_add(offset) != Some(data.len().map_err(|error| read_error(&name, error))?) {
+            return Err(fail("its length is wrong"));
+        }
         let mut index: HashMap<Key, Vec<usize>> = HashMap::new();
         for (number, part) in parts.iter().enumerate() {
             let fits = blocks.get(part.block).is_some_and(|block| part.offset.checked_add(part.bytes).is_some_and(|end| end <= block.size));
@@ -198,7 +203,7 @@ impl Archive {
             }
             index.entry(part.key.parse().map_err(|_| fail("invalid key"))?).or_default().push(number);
         }
-        Ok(Archive(Arc::new(Inner { name, data, targets, start: 48 + length, blocks, parts, index, last: Mutex::default() })))
+        Ok(Archive(Arc::new(Inner { name, data, targets, start, blocks, parts, index, last: Mutex::default() })))
     }
 
     /// The file's path, or how else it was opened.
@@ -255,6 +260,13 @@ impl Archive {
 }
 
 impl Data {
+    fn len(&self) -> io::Result<u64> {
+        match self {
+            Data::Memory(all) => Ok(all.len() as u64),
+            Data::File(file) => Ok(file.metadata()?.len()),
+        }
+    }
+
     fn read(&self, offset: u64, bytes: u64) -> io::Result<Vec<u8>> {
         let (offset_in_memory, length) = (usize::try_from(offset).unwrap_or(usize::MAX), bytes as usize);
         match self {
@@ -264,7 +276,7 @@ impl Data {
             }
             Data::File(file) => {
                 // Before the allocation: the length comes from the file.
-                if offset.checked_add(bytes).is_none_or(|end| file.metadata().is_ok_and(|data| data.len() < end)) {
+                if offset.checked_add(bytes).is_none_or(|end| self.len().is_ok_and(|length| length < end)) {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 let mut part = vec![0; length];
@@ -346,6 +358,16 @@ impl ArchiveBuilder {
             bytes: code.len() as u64,
         });
         self.open.extend_from_slice(code);
+    }
+
+    /// Returns the number of codes added.
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Returns whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
     }
 
     fn finish_block(&mut self) {

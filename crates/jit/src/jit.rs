@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use warpwave_gpu::code_object::CodeObject;
-use warpwave_gpu::{Device, Module};
+use warpwave_gpu::{Arch, Device, Module};
 
 use crate::archive::{Archive, source_key};
 use crate::cache::{Cache, Entry, Key, KeyBuilder, Memo, Outcome};
@@ -35,9 +35,32 @@ pub enum JitError {
     /// Compilation failed.
     #[error(transparent)]
     Compile(Box<CompileError>),
+    /// Archives have code for the device, but not of this source, and it could not be compiled either.
+    #[error("the kernel archives for {arch} do not contain {kernel}, and it cannot be compiled: {error}")]
+    NotArchived {
+        /// The source's name and macros.
+        kernel: String,
+        /// The device's architecture.
+        arch: Arch,
+        /// Why it could not be compiled.
+        #[source]
+        error: Box<CompileError>,
+    },
     /// The device rejected the code.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
+}
+
+/// What the archives have of a source.
+enum Archived {
+    /// The module.
+    Module(Module),
+    /// No archive has code for the device's architecture.
+    NoArchive,
+    /// There are archives for the architecture, but the source is in none.
+    NotFound,
+    /// The device rejected the code.
+    Rejected(warpwave_gpu::Error),
 }
 
 impl From<CompileError> for JitError {
@@ -128,12 +151,21 @@ impl Jit {
     /// Loads `source` as a module on `device`: from an archive, from the cache, or compiled. A second call returns the same module without
     /// reading the disk.
     pub fn load(&self, device: &Device, source: &KernelSource) -> Result<Module, JitError> {
-        if let Some(module) = self.load_archived(device, source)? {
-            return Ok(module);
-        }
+        let archived = match self.load_archived(device, source) {
+            Archived::Module(module) => return Ok(module),
+            archived => archived,
+        };
         let target = Target::of(device).for_source(source);
         let job = Job { source, target: &target, compiler: CompilerChoice::Auto };
-        let request = self.request(&job)?;
+        let request = match (self.request(&job), archived) {
+            (Ok(request), _) => request,
+            // Why the archive's code was not used matters more than what is missing to compile it.
+            (Err(CompileError::NoCompiler(_)), Archived::Rejected(error)) => return Err(error.into()),
+            (Err(error), Archived::NotFound) => {
+                return Err(JitError::NotArchived { kernel: describe(source), arch: device.info().arch, error: Box::new(error) });
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
         if let Some(module) = self.known(device, request.key) {
             return Ok(module);
         }
@@ -141,29 +173,37 @@ impl Jit {
     }
 
     /// Loads `source` from the first archive with code for the device.
-    fn load_archived(&self, device: &Device, source: &KernelSource) -> Result<Option<Module>, JitError> {
+    fn load_archived(&self, device: &Device, source: &KernelSource) -> Archived {
         let arch = device.info().arch;
         let mut fitting = self.archives().iter().filter(|archive| archive.supports(arch)).peekable();
         if fitting.peek().is_none() {
-            return Ok(None);
+            return Archived::NoArchive;
         }
         let key = source_key(source);
         if let Some(module) = self.known(device, key) {
-            return Ok(Some(module));
+            return Archived::Module(module);
         }
+        let mut outcome = Archived::NotFound;
         for archive in fitting {
-            match archive.code(key, arch) {
-                Ok(Some(code)) => {
-                    let module = Module::load(device, &code)?;
+            match archive.code(key, arch).map(|code| code.map(|code| Module::load(device, &code))) {
+                Ok(Some(Ok(module))) => {
                     tracing::debug!(source = source.name(), archive = archive.name(), "loaded from an archive");
                     self.loaded().insert((device.name().to_owned(), key), module.clone());
-                    return Ok(Some(module));
+                    return Archived::Module(module);
+                }
+                // A driver may be older than the compiler the archive was made with.
+                Ok(Some(Err(error))) => {
+                    tracing::warn!("{} has code that {} rejects: {error}", archive.name(), device.name());
+                    outcome = Archived::Rejected(error);
                 }
                 Ok(None) => {}
                 Err(error) => tracing::warn!("{error}; its kernels are compiled instead"),
             }
         }
-        Ok(None)
+        if matches!(outcome, Archived::NotFound) {
+            tracing::debug!(kernel = describe(source), %arch, "not in the archives");
+        }
+        outcome
     }
 
     /// The module that was loaded under a key.
@@ -223,6 +263,12 @@ struct Request<'a> {
     tool: &'a Tool,
     version: String,
     key: Key,
+}
+
+/// Returns the name of a source and its macros, which distinguish kernels of one file.
+fn describe(source: &KernelSource) -> String {
+    let macros = source.defines().iter().map(|(name, value)| format!(" {name}={value}"));
+    std::iter::once(source.name().to_owned()).chain(macros).collect()
 }
 
 /// Returns the cache key, which covers everything the code depends on.
