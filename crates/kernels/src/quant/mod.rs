@@ -652,11 +652,8 @@ mod tests {
     /// Whatever the shape, the kernel that a model's product selects is among those compiled ahead of time.
     #[test]
     fn plans_of_any_shape_are_among_the_programs_of_models() {
-        let mut random = 1u64;
-        let mut below = |most: usize| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) as usize % most
-        };
+        let mut random = warpwave_test_support::Random::new(1);
+        let mut below = |most: usize| random.below(most);
         for (arch, shared) in [("gfx90a", 64), ("gfx1100", 64), ("sm_80", 163), ("sm_89", 99), ("sm_90", 227)] {
             let info = DeviceInfo { shared_per_block_max: shared << 10, ..DeviceInfo::of_arch(arch.parse().unwrap()) };
             let known: std::collections::HashSet<Program> = of_models(&info).into_iter().collect();
