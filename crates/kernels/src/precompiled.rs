@@ -124,8 +124,13 @@ fn devices(arch: Arch) -> Vec<DeviceInfo> {
             ..DeviceInfo::of_arch(arch)
         }
     };
-    let Arch::Nvidia(capability) = arch else {
-        return vec![DeviceInfo { shared_per_block: 64 << 10, ..device(arch, 64, 64) }];
+    let capability = match arch {
+        Arch::Nvidia(capability) => capability,
+        // gfx950 has more, but may report less.
+        Arch::Amd(gfx) => {
+            let limits = [64, 160].into_iter().take(if (gfx.major, gfx.minor) == (9, 5) { 2 } else { 1 });
+            return limits.map(|kib| DeviceInfo { shared_per_block: kib << 10, ..device(arch, kib, kib) }).collect();
+        }
     };
     // The devices report the base architecture. KiB of shared memory per block and per multiprocessor.
     let base = Arch::compute_capability(capability.major, capability.minor);
