@@ -453,6 +453,7 @@ mod tests {
             assert!(read(&broken).is_err(), "byte {at} of {}", bytes.len());
             assert!(read(&bytes[..at]).is_err(), "cut at {at}");
         }
+        assert!(Archive::from_bytes([&bytes[..], &[0]].concat()).is_err(), "longer");
         let error = Archive::open("/nonexistent/kernels.wwa").err().unwrap().to_string();
         assert!(error.contains("/nonexistent/kernels.wwa"), "{error}");
     }
