@@ -10,6 +10,7 @@ use object::read::elf::{FileHeader, SectionHeader};
 use crate::bundle;
 use crate::demo::example_kernels;
 use crate::run::{self, Doing, Result, Workspace, copy, create_folder, failed, say};
+use crate::tools::{Set, Tools};
 
 /// Documents included in the tarball.
 const DOCUMENTS: [&str; 6] = ["README.md", "CHANGELOG.md", "docs/performance.md", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE"];
@@ -17,11 +18,22 @@ const DOCUMENTS: [&str; 6] = ["README.md", "CHANGELOG.md", "docs/performance.md"
 /// Completion scripts: shell and file name.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "warpwave.bash"), ("zsh", "_warpwave"), ("fish", "warpwave.fish")];
 
+/// The directory of kernel archives, relative to the tarball's root.
+const ARCHIVES: &str = "lib/warpwave";
+
 /// Template of the `pkg-config` file; `@NAME@` is replaced.
 const PKG_CONFIG: &str = "crates/libwarpwave_mpi/warpwave_mpi.pc.in";
 
+/// Options of the command.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Include kernel archives for these GPU architectures (comma-separated), which need no compiler where they run
+    #[arg(long, value_name = "TARGETS", value_delimiter = ',')]
+    kernels: Vec<String>,
+}
+
 /// Runs the command.
-pub fn main() -> Result<()> {
+pub fn main(options: &Options) -> Result<()> {
     let workspace = Workspace::find()?;
     if let Some(absent) = DOCUMENTS.iter().find(|name| !workspace.root.join(name).is_file()) {
         return failed(format!("{absent} is missing, but is part of the tarball"));
@@ -33,6 +45,9 @@ pub fn main() -> Result<()> {
     let folder = dist.join(&name);
     say(format!("packing {name}"));
     let floor = fill(&workspace, &folder)?;
+    if !options.kernels.is_empty() {
+        compile_kernels(&workspace, &options.kernels, &folder.join(ARCHIVES))?;
+    }
 
     let tarball = format!("{name}.tar.gz");
     // Sorted and without owner, for a reproducible file.
@@ -50,6 +65,15 @@ pub fn main() -> Result<()> {
     print!("{sums}");
     println!("{}", floor_sentence(floor));
     Ok(())
+}
+
+/// Compiles the kernel library for each target; the command finds the archives there.
+fn compile_kernels(workspace: &Workspace, targets: &[String], folder: &Path) -> Result<()> {
+    say(format!("compiling the kernel library for {}", targets.join(", ")));
+    let tools = Tools::ensure(workspace, Set::Demo, false)?;
+    let mut compile = Command::new(workspace.command());
+    compile.args(["compile", "--kernel-library", "--target", &targets.join(","), "--output"]).arg(folder).envs(tools.variables());
+    run::checked(&mut compile)
 }
 
 /// Packs the test bundle, with which owners of a card write a report; returns the name of its tarball.

@@ -57,8 +57,8 @@ enum Task {
     #[command(after_help = "Example: cargo xtask bundle && target/bundle/run.sh --bench")]
     Bundle,
     /// Make the release tarball in target/dist
-    #[command(after_help = "Example: cargo xtask dist")]
-    Dist,
+    #[command(after_help = "Examples:\n  cargo xtask dist\n  cargo xtask dist --kernels gfx90a,sm_90a")]
+    Dist(dist::Options),
 }
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         Task::Lint(options) => lint::main(&options),
         Task::Book => book::main(),
         Task::Bundle => bundle::main(),
-        Task::Dist => dist::main(),
+        Task::Dist(options) => dist::main(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

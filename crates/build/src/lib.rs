@@ -16,13 +16,21 @@
 //! let kernel = bundle.load(&warpwave::device("auto")?)?.kernel("scale")?;
 //! ```
 //!
+//! With the feature `kernels`, `KernelLibrary` compiles the kernels of Warpwave's own models, for a program that runs models without a
+//! compiler.
+//!
 //! What this crate promises: the bundle has code for every requested target, or [`Kernels::compile`] returns an error that names the source, the target
 //! and the compiler's message; cargo runs the build script again when the source, a file it includes or a compiler variable changes. What it leaves to the
 //! caller: clang for AMD targets and NVRTC for NVIDIA targets must be installed where the program is built.
 #![warn(missing_docs)]
 
+#[cfg(feature = "kernels")]
+mod library;
+
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "kernels")]
+pub use library::KernelLibrary;
 use warpwave_jit::{Bundle, CompileError, InvalidTarget, Jit, KernelSource, SourceError, Target};
 
 /// Environment variables that choose a compiler.
@@ -48,6 +56,13 @@ pub enum Error {
     /// The compiler is missing or rejected the source.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// A kernel of the library cannot be compiled.
+    #[cfg(feature = "kernels")]
+    #[error(transparent)]
+    Library(#[from] warpwave_kernels::ArchiveFailure),
+    /// No target was given for the kernel library.
+    #[error("no targets for the kernel library; name some: KernelLibrary::new([\"gfx90a\", \"sm_90a\"])")]
+    NoLibraryTargets,
     /// `OUT_DIR` is not set.
     #[error("OUT_DIR is not set; call compile() from a build script, or compile_into() elsewhere")]
     NoOutDir,
@@ -60,6 +75,13 @@ pub enum Error {
         #[source]
         error: std::io::Error,
     },
+}
+
+/// Returns `OUT_DIR/name`, and asks cargo to run the build script again if a compiler changes.
+fn output(name: &str) -> Result<PathBuf, Error> {
+    let folder = std::env::var_os("OUT_DIR").map(PathBuf::from).ok_or(Error::NoOutDir)?;
+    COMPILER_VARIABLES.iter().for_each(|variable| println!("cargo::rerun-if-env-changed={variable}"));
+    Ok(folder.join(name))
 }
 
 /// A CUDA source to compile for several targets.
@@ -98,11 +120,9 @@ impl Kernels {
     /// Compiles for every target and writes the bundle to `OUT_DIR/name`; returns its path. For build scripts: prints cargo's
     /// `rerun-if-changed` lines.
     pub fn compile(&self, name: &str) -> Result<PathBuf, Error> {
-        let folder = std::env::var_os("OUT_DIR").map(PathBuf::from).ok_or(Error::NoOutDir)?;
-        let path = folder.join(name);
         // Before the first error: cargo must run the script again when the cause is fixed.
+        let path = output(name)?;
         println!("cargo::rerun-if-changed={}", self.path.display());
-        COMPILER_VARIABLES.iter().for_each(|variable| println!("cargo::rerun-if-env-changed={variable}"));
         let source = self.source()?;
         source.includes().iter().for_each(|included| println!("cargo::rerun-if-changed={}", included.path.display()));
         self.write(&source, &path)?;

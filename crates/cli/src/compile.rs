@@ -8,15 +8,21 @@ use warpwave_jit::cache::Outcome as CacheOutcome;
 use warpwave_jit::{Built, Bundle, Compiled, CompilerChoice, KernelSource, Part, Target};
 
 use super::inspect::{kernels_json, print_kernels};
-use super::{Context, Failure, Outcome, failed, usage};
+use super::{Context, Failure, Outcome, failed, kernel_library, usage};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave compile kernel.cu --target gfx90a,gfx942,gfx1100,sm_90 -o build/\n\n\
+#[command(after_help = "Examples:\n  warpwave compile kernel.cu --target gfx90a,gfx942,gfx1100,sm_90 -o build/\n  \
+    warpwave compile --kernel-library --target gfx90a,sm_90a -o archives/\n\n\
+    Archives of the kernel library run models on machines without a compiler: name their directory in WARPWAVE_ARCHIVES.\n\n\
     Targets: gfx* (AMD, .hsaco), sm_* (NVIDIA, .cubin), compute_* (NVIDIA PTX). \
     AMD targets need clang and the ROCm device libraries, or hipRTC; NVIDIA targets need NVRTC. No GPU is required.")]
 pub(super) struct Args {
     /// CUDA C++ source file.
-    file: PathBuf,
+    #[arg(required_unless_present = "kernel_library")]
+    file: Option<PathBuf>,
+    /// Compile the kernels that models use and write one archive per target (`kernels-TARGET.wwa`) to the --output directory.
+    #[arg(long, requires = "output", conflicts_with_all = ["file", "bundle", "include", "define", "compiler", "show_hip"])]
+    kernel_library: bool,
     /// Compile for these architectures (comma-separated).
     #[arg(long, short, value_delimiter = ',', required_unless_present = "device")]
     target: Vec<Target>,
@@ -71,9 +77,29 @@ pub(super) fn source(file: &Path, include: &[PathBuf], define: &[String]) -> Res
     Ok(source)
 }
 
+/// Returns the targets of `--target` and `--device`, each once.
+fn targets(context: &mut Context<'_>, args: &Args) -> Result<Vec<Target>, Failure> {
+    let mut targets: Vec<Target> = Vec::new();
+    let of_devices = args.device.iter().map(|name| Ok(Target::of(&context.device(name)?))).collect::<Result<Vec<_>, Failure>>()?;
+    for target in args.target.iter().copied().chain(of_devices) {
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    Ok(targets)
+}
+
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
-    let source = source(&args.file, &args.include, &args.define)?;
-    let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let file = match (&args.file, &args.output) {
+        (Some(file), _) => file,
+        (None, Some(folder)) => {
+            let targets = targets(context, args)?;
+            return kernel_library::run(context, &targets, folder, args.json);
+        }
+        (None, None) => return Err(usage("expected a source file, or --kernel-library with --output")),
+    };
+    let source = source(file, &args.include, &args.define)?;
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     if let Some(folder) = &args.output {
         std::fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
     }
@@ -82,14 +108,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         Compiler::Clang => CompilerChoice::Clang,
         Compiler::Hiprtc => CompilerChoice::HipRtc,
     };
-    let mut targets: Vec<Target> = Vec::new();
-    let of_devices = args.device.iter().map(|name| Ok(Target::of(&context.device(name)?))).collect::<Result<Vec<_>, Failure>>()?;
-    for target in args.target.iter().copied().chain(of_devices) {
-        // Skip duplicates.
-        if !targets.contains(&target) {
-            targets.push(target);
-        }
-    }
+    let targets = targets(context, args)?;
     let bar = ProgressBar::new(targets.len() as u64);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut rows = Vec::new();
@@ -133,7 +152,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         for (target, error) in &failures {
             all.push(json!({ "target": target.to_string(), "ok": false, "error": error.to_string() }));
         }
-        context.print_json(&json!({ "source": args.file, "targets": all }))?;
+        context.print_json(&json!({ "source": file, "targets": all }))?;
     } else {
         for (target, built, path) in &rows {
             let how = if built.outcome == CacheOutcome::Hit { "cached" } else { "compiled" };
@@ -196,7 +215,7 @@ pub(super) fn hip_json(compiled: &Compiled) -> Value {
 }
 
 /// Returns the target as part of a file name.
-fn file_name(target: &Target) -> String {
+pub(super) fn file_name(target: &Target) -> String {
     target.to_string().replace(':', "-")
 }
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use warpwave_gpu::{Device, Devices, Driver, Error, Launch};
-use warpwave_jit::Tool;
+use warpwave_gpu::{Device, Devices, Driver, Error, Launch, Vendor};
+use warpwave_jit::archive::VARIABLE;
+use warpwave_jit::{Archive, Target, Tool};
 
 use super::{Context, Failure, Outcome, failed, inspect};
 
@@ -61,11 +62,18 @@ fn problem<T>(message: impl Into<String>, fix: impl Into<String>) -> Result<T, P
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let gpus = (context.gpus)();
     let reports: Vec<Report> = gpus.backends().iter().map(|backend| examine(&gpus, &backend.label)).collect();
+    let archives = archives(context);
     let compilers = compilers(context);
     if args.json {
         let backends: Vec<Value> = reports.iter().map(report_json).collect();
         let compilers: Vec<Value> = compilers.iter().map(check_json).collect();
-        context.print_json(&json!({ "backends": backends, "compilers": compilers }))?;
+        let archive = |archive: &Archive| {
+            let targets = inspect::archive_counts(archive);
+            let target = |(target, programs): &(Target, usize)| json!({ "target": target.to_string(), "programs": programs });
+            json!({ "file": archive.name(), "targets": targets.iter().map(target).collect::<Vec<_>>() })
+        };
+        let archives: Vec<Value> = context.jit.archives().iter().map(archive).collect();
+        context.print_json(&json!({ "backends": backends, "compilers": compilers, "archives": archives }))?;
     } else {
         for report in &reports {
             writeln!(context.out, "{}", report.name)?;
@@ -73,6 +81,8 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
         writeln!(context.out, "compilers")?;
         compilers.iter().try_for_each(|check| print_check(context.out, check))?;
+        writeln!(context.out, "kernel archives")?;
+        archives.iter().try_for_each(|check| print_check(context.out, check))?;
     }
     let faults: Vec<&str> =
         reports.iter().filter(|report| report.hardware && report.problem().is_some()).map(|report| report.name.as_str()).collect();
@@ -98,10 +108,52 @@ fn check_json(check: &Check) -> Value {
     }
 }
 
-/// Checks each compiler: its path, or how to install it.
+/// Lists the archives that kernels are loaded from.
+fn archives(context: &Context<'_>) -> Vec<Check> {
+    let describe = |archive: &Archive| {
+        let targets: Vec<String> =
+            inspect::archive_counts(archive).iter().map(|(target, programs)| format!("{target} ({programs} programs)")).collect();
+        Check { name: "archive", result: Ok(format!("{}: {}", archive.name(), targets.join(", "))) }
+    };
+    let mut found: Vec<Check> = context.jit.archives().iter().map(describe).collect();
+    if found.is_empty() {
+        found.push(Check { name: "archive", result: Ok(format!("none (optional; {VARIABLE} names their directory)")) });
+    }
+    found
+}
+
+/// Returns the names of a vendor's devices that archives have code for, and of the others.
+fn archived_devices(context: &Context<'_>, vendor: Vendor) -> [Vec<String>; 2] {
+    let mut names = [Vec::new(), Vec::new()];
+    let archives = context.jit.archives();
+    // Opening devices takes a while.
+    if archives.is_empty() {
+        return names;
+    }
+    for driver in (context.gpus)().backends().iter().filter_map(|backend| backend.driver.as_ref().ok()) {
+        if driver.vendor() != vendor {
+            continue;
+        }
+        for device in (0..driver.device_names().len()).filter_map(|ordinal| driver.device(ordinal).ok()) {
+            let has_code = archives.iter().any(|archive| archive.supports(device.info().arch));
+            names[usize::from(!has_code)].push(device.name().to_owned());
+        }
+    }
+    names
+}
+
+/// Checks each compiler: its path, or how to install it. Where archives have code for all of a vendor's devices, it may be missing.
 fn compilers(context: &Context<'_>) -> Vec<Check> {
+    let missing = |vendor: Vendor, install: &str| match archived_devices(context, vendor) {
+        [archived, _] if archived.is_empty() => problem("not found", install),
+        [archived, others] if others.is_empty() => Ok(format!("not found; kernel archives have code for {}", archived.join(", "))),
+        [archived, others] => {
+            let (archived, others) = (archived.join(", "), others.join(", "));
+            problem(format!("not found; kernel archives have code for {archived}, but not for {others}"), install)
+        }
+    };
     let tools = context.jit.toolchains();
-    let first = |tools: &[Tool], variable: &str, install: &str| match tools.first() {
+    let first = |tools: &[Tool], variable: &str, vendor: Vendor, install: &str| match tools.first() {
         Some(Tool::Clang(clang)) if clang.device_libs.is_empty() => problem(
             format!("{} found, but the device libraries (ocml.bc) are missing", clang.path.display()),
             "apt install rocm-device-libs, or set WARPWAVE_DEVICE_LIBS",
@@ -109,18 +161,26 @@ fn compilers(context: &Context<'_>) -> Vec<Check> {
         Some(tool) => Ok(tool.path().display().to_string()),
         None => match std::env::var(variable) {
             Ok(path) if !path.is_empty() => problem(format!("{variable}={path}: file not found"), format!("fix or unset {variable}")),
-            _ => problem("not found", install),
+            _ => missing(vendor, install),
         },
     };
     vec![
-        Check { name: "clang (AMD)", result: first(&tools.clang, "WARPWAVE_CLANG", "apt install clang-19 lld-19 rocm-device-libs") },
+        Check {
+            name: "clang (AMD)",
+            result: first(&tools.clang, "WARPWAVE_CLANG", Vendor::Amd, "apt install clang-19 lld-19 rocm-device-libs"),
+        },
         Check {
             name: "hipRTC (AMD)",
-            result: first(&tools.hiprtc, "WARPWAVE_HIPRTC_LIB", "install ROCm (optional if clang is available)"),
+            result: first(&tools.hiprtc, "WARPWAVE_HIPRTC_LIB", Vendor::Amd, "install ROCm (optional if clang is available)"),
         },
         Check {
             name: "NVRTC (NVIDIA)",
-            result: first(&tools.nvrtc, "WARPWAVE_NVRTC_LIB", "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12"),
+            result: first(
+                &tools.nvrtc,
+                "WARPWAVE_NVRTC_LIB",
+                Vendor::Nvidia,
+                "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
+            ),
         },
     ]
 }

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use warpwave_gpu::code_object::{ArgKind, CodeKind, CodeObject, KernelInfo};
-use warpwave_jit::Bundle;
+use warpwave_jit::archive::EXTENSION;
+use warpwave_jit::{Archive, Bundle, Target};
 
 use super::{Context, Failure, Outcome, failed};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave inspect vector_add.gfx90a.hsaco\n\nWithout FILE, shows the embedded vector_add kernel.")]
 pub(super) struct Args {
-    /// Compiled code: .hsaco, .cubin, .ptx or .wwb (bundle).
+    /// Compiled code: .hsaco, .cubin, .ptx, .wwb (bundle) or .wwa (archive).
     file: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -25,6 +26,9 @@ pub(super) fn embedded() -> Result<Bundle, Failure> {
 }
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
+    if let Some(path) = args.file.as_ref().filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION)) {
+        return archive(context, &Archive::open(path).map_err(|error| failed(error.to_string()))?, args.json);
+    }
     let codes: Vec<(String, CodeObject)> = match &args.file {
         None => bundle_codes(&embedded()?)?,
         Some(path) => {
@@ -46,6 +50,27 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         print_kernels(context.out, code)?;
     }
     Ok(())
+}
+
+/// Prints the targets of an archive and how many programs it has for each.
+fn archive(context: &mut Context<'_>, archive: &Archive, json: bool) -> Outcome {
+    let counts = archive_counts(archive);
+    if json {
+        let targets: Vec<Value> =
+            counts.iter().map(|(target, programs)| json!({ "target": target.to_string(), "programs": programs })).collect();
+        return context.print_json(&json!({ "archive": archive.name(), "targets": targets }));
+    }
+    writeln!(context.out, "{}: kernel archive", archive.name())?;
+    for (target, programs) in counts {
+        writeln!(context.out, "    {target}: {programs} programs")?;
+    }
+    Ok(())
+}
+
+/// Returns the number of programs per target of an archive.
+pub(super) fn archive_counts(archive: &Archive) -> Vec<(Target, usize)> {
+    let of = |target: &Target| archive.contents().filter(|(_, part)| part == target).count();
+    archive.targets().iter().map(|target| (*target, of(target))).collect()
 }
 
 fn bundle_codes(bundle: &Bundle) -> Result<Vec<(String, CodeObject)>, Failure> {

@@ -31,6 +31,7 @@ mod doctor;
 mod hipify;
 mod image;
 mod inspect;
+mod kernel_library;
 mod llm;
 mod mpi;
 mod plot;
@@ -72,7 +73,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Translate CUDA sources to HIP and report what needs manual work.
     Hipify(hipify::Args),
-    /// Compile a CUDA C++ file for one or more GPU architectures.
+    /// Compile a CUDA C++ file, or the kernel library, for one or more GPU architectures.
     Compile(compile::Args),
     /// Show targets, kernels, registers and arguments of compiled code.
     Inspect(inspect::Args),

@@ -84,6 +84,46 @@ pub struct DeviceInfo {
     pub card: Option<Card>,
 }
 
+impl DeviceInfo {
+    /// Returns what an architecture's name tells, for plans without a device; names are empty and the rest is 0.
+    pub fn of_arch(arch: Arch) -> DeviceInfo {
+        DeviceInfo {
+            name: String::new(),
+            model: String::new(),
+            vendor: arch.vendor(),
+            ordinal: 0,
+            arch,
+            is_virtual: false,
+            matrix_units: arch.matrix_units(),
+            async_copy: arch.async_copy(),
+            clusters: arch.is_compute_capability_at_least(9, 0),
+            dependent_launch: arch.is_compute_capability_at_least(9, 0),
+            wave_size: arch.wave_size(),
+            compute_units: 0,
+            total_memory: 0,
+            uuid: None,
+            pci: None,
+            shared_per_block: 0,
+            shared_per_block_max: 0,
+            shared_per_unit: 0,
+            registers_per_block: 0,
+            max_threads_per_block: 0,
+            max_threads_per_unit: 0,
+            max_block: [0; 3],
+            max_grid: [0; 3],
+            clock_khz: 0,
+            memory_clock_khz: 0,
+            memory_bus_bits: 0,
+            l2_bytes: 0,
+            cooperative_launch: false,
+            unified_memory: false,
+            concurrent_unified: false,
+            integrated: false,
+            card: None,
+        }
+    }
+}
+
 /// Free and total bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryInfo {
@@ -351,12 +391,7 @@ fn read_info(driver: &Driver, arch: Arch, device: c_int, ordinal: usize, name: &
         model,
         vendor,
         ordinal,
-        arch,
         is_virtual: driver.is_virtual(),
-        matrix_units: arch.matrix_units(),
-        async_copy: arch.async_copy(),
-        clusters: arch.is_compute_capability_at_least(9, 0),
-        dependent_launch: arch.is_compute_capability_at_least(9, 0),
         wave_size: raw(Attribute::WaveSize.number(vendor))?,
         compute_units: get(Attribute::ComputeUnits),
         total_memory,
@@ -378,5 +413,6 @@ fn read_info(driver: &Driver, arch: Arch, device: c_int, ordinal: usize, name: &
         unified_memory: get(Attribute::ManagedMemory) != 0,
         concurrent_unified: get(Attribute::ConcurrentManaged) != 0,
         integrated: get(Attribute::Integrated) != 0,
+        ..DeviceInfo::of_arch(arch)
     })
 }

@@ -184,7 +184,7 @@ fn parse<'a>(bytes: &'a [u8], own: impl Fn(&'a [u8]) -> Cow<'static, [u8]>) -> R
 /// AMD code runs on its own architecture alone, and target features that it states must be the device's; code of a family runs on its
 /// members, slower than their own. NVIDIA machine code runs on later minor versions of its major version (unless it is of an `a` or `f`
 /// variant), PTX on everything later.
-fn rank(target: Target, device: Arch) -> Option<u32> {
+pub(crate) fn rank(target: Target, device: Arch) -> Option<u32> {
     match (target.arch(), device) {
         (Arch::Amd(code), Arch::Amd(gfx)) if code.generic.is_some() => code.contains(gfx).then_some(1),
         (Arch::Amd(code), Arch::Amd(gfx)) => {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use warpwave_gpu::code_object::CodeObject;
-use warpwave_gpu::{Device, Module};
+use warpwave_gpu::{Arch, Device, Module};
 
+use crate::archive::{Archive, source_key};
 use crate::cache::{Cache, Entry, Key, KeyBuilder, Memo, Outcome};
 use crate::compile::{CompileError, Compiled, CompilerChoice, Job, compile_with, key_material};
 use crate::source::KernelSource;
@@ -22,6 +23,7 @@ pub struct Jit(Arc<Inner>);
 struct Inner {
     cache: Cache,
     toolchains: OnceLock<Toolchains>,
+    archives: OnceLock<Vec<Archive>>,
     /// By device name and key. A module keeps its device open, so the name stays unique.
     loaded: Mutex<HashMap<(String, Key), Module>>,
 }
@@ -33,9 +35,32 @@ pub enum JitError {
     /// Compilation failed.
     #[error(transparent)]
     Compile(Box<CompileError>),
+    /// Archives have code for the device, but not of this source, and it could not be compiled either.
+    #[error("the kernel archives for {arch} do not contain {kernel}, and it cannot be compiled: {error}")]
+    NotArchived {
+        /// The source's name and macros.
+        kernel: String,
+        /// The device's architecture.
+        arch: Arch,
+        /// Why it could not be compiled.
+        #[source]
+        error: Box<CompileError>,
+    },
     /// The device rejected the code.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
+}
+
+/// What the archives have of a source.
+enum Archived {
+    /// The module.
+    Module(Module),
+    /// No archive has code for the device's architecture.
+    NoArchive,
+    /// There are archives for the architecture, but the source is in none.
+    NotFound,
+    /// The device rejected the code.
+    Rejected(warpwave_gpu::Error),
 }
 
 impl From<CompileError> for JitError {
@@ -84,12 +109,21 @@ impl Default for Jit {
 impl Jit {
     /// Creates a compiler with a cache. [`Jit::default`] uses [`Cache::from_env`].
     pub fn new(cache: Cache) -> Jit {
-        Jit(Arc::new(Inner { cache, toolchains: OnceLock::new(), loaded: Mutex::default() }))
+        Jit(Arc::new(Inner { cache, toolchains: OnceLock::new(), archives: OnceLock::new(), loaded: Mutex::default() }))
     }
 
-    /// Creates a compiler with a cache and given toolchains.
-    pub fn with_toolchains(cache: Cache, toolchains: Toolchains) -> Jit {
-        Jit(Arc::new(Inner { cache, toolchains: OnceLock::from(toolchains), loaded: Mutex::default() }))
+    /// Creates a compiler with a cache, given toolchains, and given archives only.
+    pub fn with_toolchains(cache: Cache, toolchains: Toolchains, archives: Vec<Archive>) -> Jit {
+        let (toolchains, archives) = (OnceLock::from(toolchains), OnceLock::from(archives));
+        Jit(Arc::new(Inner { cache, toolchains, archives, loaded: Mutex::default() }))
+    }
+
+    /// Creates a compiler like [`Jit::default`] that takes code from `archives` too, such as one embedded in the program. They come before
+    /// the installed ones.
+    pub fn with_archives(mut archives: Vec<Archive>) -> Jit {
+        archives.extend(Archive::installed());
+        let archives = OnceLock::from(archives);
+        Jit(Arc::new(Inner { cache: Cache::from_env(), toolchains: OnceLock::new(), archives, loaded: Mutex::default() }))
     }
 
     /// Returns the cache.
@@ -102,6 +136,11 @@ impl Jit {
         self.0.toolchains.get_or_init(Toolchains::find)
     }
 
+    /// Returns the archives that [`Jit::load`] takes code from; [`Archive::installed`] at the first use, unless others were given.
+    pub fn archives(&self) -> &[Archive] {
+        self.0.archives.get_or_init(Archive::installed)
+    }
+
     /// Returns machine code of `source` for `target`, from the cache or compiled now. Of several processes that request the same code, one
     /// compiles and the others wait.
     pub fn build(&self, source: &KernelSource, target: &Target, compiler: CompilerChoice) -> Result<Built, CompileError> {
@@ -109,17 +148,67 @@ impl Jit {
         self.build_request(&job, &self.request(&job)?)
     }
 
-    /// Loads `source` as a module on `device`, compiled if needed. A second call returns the same module without reading the disk.
+    /// Loads `source` as a module on `device`: from an archive, from the cache, or compiled. A second call returns the same module without
+    /// reading the disk.
     pub fn load(&self, device: &Device, source: &KernelSource) -> Result<Module, JitError> {
+        let archived = match self.load_archived(device, source) {
+            Archived::Module(module) => return Ok(module),
+            archived => archived,
+        };
         let target = Target::of(device).for_source(source);
         let job = Job { source, target: &target, compiler: CompilerChoice::Auto };
-        let request = self.request(&job)?;
-        let key = (device.name().to_owned(), request.key);
-        let known = self.loaded().get(&key).filter(|module| module.device() == device).cloned();
-        if let Some(module) = known {
+        let request = match (self.request(&job), archived) {
+            (Ok(request), _) => request,
+            // Why the archive's code was not used matters more than what is missing to compile it.
+            (Err(CompileError::NoCompiler(_)), Archived::Rejected(error)) => return Err(error.into()),
+            (Err(error), Archived::NotFound) => {
+                return Err(JitError::NotArchived { kernel: describe(source), arch: device.info().arch, error: Box::new(error) });
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        if let Some(module) = self.known(device, request.key) {
             return Ok(module);
         }
         self.load_built(device, self.build_request(&job, &request)?)
+    }
+
+    /// Loads `source` from the first archive with code for the device.
+    fn load_archived(&self, device: &Device, source: &KernelSource) -> Archived {
+        let arch = device.info().arch;
+        let mut fitting = self.archives().iter().filter(|archive| archive.supports(arch)).peekable();
+        if fitting.peek().is_none() {
+            return Archived::NoArchive;
+        }
+        let key = source_key(source);
+        if let Some(module) = self.known(device, key) {
+            return Archived::Module(module);
+        }
+        let mut outcome = Archived::NotFound;
+        for archive in fitting {
+            match archive.code(key, arch).map(|code| code.map(|code| Module::load(device, &code))) {
+                Ok(Some(Ok(module))) => {
+                    tracing::debug!(source = source.name(), archive = archive.name(), "loaded from an archive");
+                    self.loaded().insert((device.name().to_owned(), key), module.clone());
+                    return Archived::Module(module);
+                }
+                // A driver may be older than the compiler the archive was made with.
+                Ok(Some(Err(error))) => {
+                    tracing::warn!("{} has code that {} rejects: {error}", archive.name(), device.name());
+                    outcome = Archived::Rejected(error);
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!("{error}; its kernels are compiled instead"),
+            }
+        }
+        if matches!(outcome, Archived::NotFound) {
+            tracing::debug!(kernel = describe(source), %arch, "not in the archives");
+        }
+        outcome
+    }
+
+    /// The module that was loaded under a key.
+    fn known(&self, device: &Device, key: Key) -> Option<Module> {
+        self.loaded().get(&(device.name().to_owned(), key)).filter(|module| module.device() == device).cloned()
     }
 
     /// Does the same as [`Jit::load`] and passes the compiled code to `inspect` first: its log, the translator's notes, the HIP source.
@@ -174,6 +263,12 @@ struct Request<'a> {
     tool: &'a Tool,
     version: String,
     key: Key,
+}
+
+/// Returns the name of a source and its macros, which distinguish kernels of one file.
+fn describe(source: &KernelSource) -> String {
+    let macros = source.defines().iter().map(|(name, value)| format!(" {name}={value}"));
+    std::iter::once(source.name().to_owned()).chain(macros).collect()
 }
 
 /// Returns the cache key, which covers everything the code depends on.

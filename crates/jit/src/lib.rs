@@ -1,7 +1,8 @@
 //! CUDA C++ source to GPU code: read, translate, compile.
 //!
 //! [`KernelSource`] reads a source and everything it includes; [`Toolchains`] finds the compilers of this machine without running them;
-//! [`compile()`] turns a [`Job`] into machine code for its [`Target`]; [`Jit`] adds the disk cache and loads the result on a device. NVIDIA
+//! [`compile()`] turns a [`Job`] into machine code for its [`Target`]; [`Jit`] adds the disk cache and [archives](archive) of code compiled
+//! ahead of time, and loads the result on a device. NVIDIA
 //! targets are compiled by NVRTC unchanged. AMD targets are translated and compiled by clang with Warpwave's own headers, which need no HIP
 //! installation, or by hipRTC.
 //!
@@ -22,6 +23,7 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod archive;
 mod bundle;
 pub mod cache;
 mod compile;
@@ -34,6 +36,7 @@ mod target;
 mod toolchain;
 mod translate;
 
+pub use archive::{Archive, ArchiveBuilder, ArchiveError};
 pub use bundle::{Bundle, BundleError, Part};
 pub use compile::{CompileError, Compiled, CompilerChoice, Job, compile, compile_with, key_material};
 pub use headers::compatibility_header;

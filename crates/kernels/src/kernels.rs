@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use warpwave_gpu::{Device, Kernel, Stream};
-use warpwave_jit::{Jit, JitError};
+use warpwave_jit::{CompilerChoice, Jit, JitError, Target};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -26,9 +26,12 @@ struct Inner {
 }
 
 impl Kernels {
-    /// Creates the kernels of a device with the tuning saved for its model. Programs are compiled through `jit` and its cache.
+    /// Creates the kernels of a device with the tuning saved for its model. Programs come from the archives of `jit`, its cache, or its
+    /// compiler. Archives have the default tuning, which is used without a compiler.
     pub fn new(device: &Device, jit: &Jit) -> Kernels {
-        let tuning = jit.cache().path().map_or_else(Tuning::default, |cache| Tuning::load(cache, &device.info().model));
+        let saved = jit.cache().path().map_or_else(Tuning::default, |cache| Tuning::load(cache, &device.info().model));
+        let can_compile = || jit.toolchains().choose(&Target::of(device), CompilerChoice::Auto).is_ok();
+        let tuning = if saved == Tuning::default() || can_compile() { saved } else { Tuning::default() };
         Kernels::with_tuning(device, jit, tuning)
     }
 

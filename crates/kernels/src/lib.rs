@@ -8,6 +8,8 @@
 //! rejected call has written nothing. Work is queued on a stream and the call returns; empty views launch nothing.
 //! What it leaves to the caller: the order of work on different streams.
 //!
+//! [`compile_archive`] compiles what models load on a target ahead of time, for machines without a compiler; a `Jit` finds its archives.
+//!
 //! Semantics:
 //! - f16, bf16 and fp8 are computed in f32 and rounded once, to nearest even; their transcendental functions are only as accurate as this
 //!   rounding needs. Stores to fp8 saturate, infinities too; copies and [`Kernels::where_cond`] keep the bits.
@@ -59,6 +61,7 @@ mod layout;
 mod matmul;
 mod moe;
 mod norm;
+mod precompiled;
 mod program;
 mod quant;
 mod random;
@@ -84,6 +87,7 @@ pub use layout::{Layout, MAX_DIMS};
 pub use matmul::{Activation, Matmul, MatmulBackend};
 pub use moe::{ExpertScore, ExpertTiles, ExpertWeights, Routing};
 pub use norm::Norm;
+pub use precompiled::{ArchiveFailure, ArchiveProgress, add_programs, compile_archive, programs_for};
 pub use program::programs;
 pub use quant::ActivationPrecision;
 pub use quant::view::{Quant, QuantView, QuantViewMut};

@@ -121,7 +121,7 @@ impl Program {
     }
 
     /// The name and the constants: unique among all programs.
-    fn label(&self) -> String {
+    pub fn label(&self) -> String {
         self.constants().fold(self.name(), |label, (name, value)| format!("{label}_{}{value}", name.to_lowercase()))
     }
 

@@ -42,7 +42,7 @@ pub fn temporary_jit(target: &Target) -> Option<(Jit, tempfile::TempDir)> {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    Some((Jit::with_toolchains(Cache::at(folder.path().join("cache"), 1 << 30), toolchains), folder))
+    Some((Jit::with_toolchains(Cache::at(folder.path().join("cache"), 1 << 30), toolchains, Vec::new()), folder))
 }
 
 /// The same with clang: hipRTC has HIP's headers in place of ours.

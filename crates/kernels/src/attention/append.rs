@@ -158,3 +158,9 @@ pub(crate) fn programs() -> Vec<Program> {
     let pairs = FLOATS.into_iter().flat_map(|from| CACHED.map(|to| (from, to)));
     pairs.flat_map(|(from, to)| [true, false].map(|vectors| program(!vectors, [from, to, DType::I32], vectors))).collect()
 }
+
+/// Lists the programs of models: slots in `u32`, as a step's input has them.
+pub(crate) fn of_models() -> Vec<Program> {
+    let pairs = FLOATS.into_iter().flat_map(|from| CACHED.map(|to| (from, to)));
+    pairs.flat_map(|(from, to)| [true, false].map(|vectors| program(true, [from, to, DType::U32], vectors))).collect()
+}

@@ -3,7 +3,7 @@
 use std::f32::consts::LOG2_E;
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Launch, Stream, Vendor};
+use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 
 use crate::attention::options::{AttentionOptions, KeyValues};
 use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, strides_i32, width};
@@ -293,24 +293,46 @@ impl Kernels {
         let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
         let each = width(&[dtype]);
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
-        let matrix_units = super::has_matrix_units(info);
         let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
-        let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
-        // The kernels use a little static shared memory too.
-        let shared = info.shared_per_block_max.max(info.shared_per_block);
         let alone = alone(blocks, rows, info.compute_units as usize);
-        let units = Some(info.vendor).filter(|_| matrix_units && fits);
         // With many sequences, more blocks are faster than more copies per block.
-        let copies = info.vendor == Vendor::Nvidia && 2 * blocks <= info.compute_units as usize;
-        let mut variants = variants(units, copies, dim, rows, alone, vectors);
-        let mut needed = usize::MAX;
-        let found = variants.find(|variant| {
-            let bytes = variant.shared(dtype, dim, info.wave_size) as usize + 1024;
-            needed = needed.min(bytes);
-            bytes <= shared
-        });
-        found.ok_or_else(|| bad(format!("needs {needed} bytes of shared memory per block, but the device has {shared}")))
+        let few_blocks = 2 * blocks <= info.compute_units as usize;
+        choose(info, dtype, dim, &Rows { rows, vectors, whole_tiles, alone, few_blocks }).map_err(|needed| {
+            let shared = shared_limit(info);
+            bad(format!("needs {needed} bytes of shared memory per block, but the device has {shared}"))
+        })
     }
+}
+
+/// What the variant depends on besides the types.
+struct Rows {
+    /// Rows of queries per KV head.
+    rows: usize,
+    /// Whether keys and values consist of aligned vectors.
+    vectors: bool,
+    /// Whether tiles of keys do not cross blocks of the cache.
+    whole_tiles: bool,
+    alone: bool,
+    few_blocks: bool,
+}
+
+fn shared_limit(info: &DeviceInfo) -> usize {
+    info.shared_per_block_max.max(info.shared_per_block)
+}
+
+/// Selects the best variant that fits the shared memory; the error is the least amount that is needed.
+fn choose(info: &DeviceInfo, dtype: DType, dim: usize, of: &Rows) -> Result<Variant, usize> {
+    let fits = dtype != DType::F32 && of.vectors && of.whole_tiles && dim.is_multiple_of(TILE);
+    let units = Some(info.vendor).filter(|_| super::has_matrix_units(info) && fits);
+    let copies = info.vendor == Vendor::Nvidia && of.few_blocks;
+    let mut needed = usize::MAX;
+    let found = variants(units, copies, dim, of.rows, of.alone, of.vectors).find(|variant| {
+        // The kernels use a little static shared memory too.
+        let bytes = variant.shared(dtype, dim, info.wave_size) as usize + 1024;
+        needed = needed.min(bytes);
+        bytes <= shared_limit(info)
+    });
+    found.ok_or(needed)
 }
 
 /// Whether that many blocks run at once with tiles of that many rows.
@@ -374,6 +396,27 @@ pub(crate) fn programs() -> Vec<Program> {
     programs
 }
 
+/// The head_dims of models: multiples of 16, and of 8 where there are few.
+fn head_dims() -> impl Iterator<Item = usize> {
+    (8..=MAX_HEAD_DIM).step_by(8).filter(|dim| dim.is_multiple_of(16) || *dim <= 128)
+}
+
+/// Lists the programs that models load on a device: with paged caches of whole vectors and tiles.
+pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
+    let mut programs = Vec::new();
+    for (dim, dtype) in head_dims().flat_map(|dim| [DType::F32, DType::F16, DType::Bf16].map(|dtype| (dim, dtype))) {
+        for (alone, few_blocks) in [(true, true), (true, false), (false, true), (false, false)] {
+            for rows in [1, 2, MAX_ROWS, TILE] {
+                let of = Rows { rows, vectors: true, whole_tiles: true, alone, few_blocks };
+                let variant = choose(info, dtype, dim, &of).ok();
+                programs
+                    .extend(variant.into_iter().flat_map(|variant| [dtype, DType::F32].map(|to| variant.program([dtype, to], dim, true))));
+            }
+        }
+    }
+    programs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,5 +441,25 @@ mod tests {
         assert_eq!(shared(Variant::Simt { waves: 8, rows: 4, vectors: true, stages: 2 }, DType::F32, 128, 32), 32768);
         let least = variants(Some(Vendor::Amd), false, 128, 5, true, false).last().unwrap();
         assert_eq!(least, Variant::Simt { waves: 1, rows: 4, vectors: false, stages: 2 });
+    }
+    #[test]
+    fn variants_of_any_step_are_among_the_programs_of_models() {
+        for (arch, shared) in [("gfx90a", 64), ("gfx1030", 64), ("gfx1100", 64), ("sm_80", 163), ("sm_89", 99), ("sm_90", 227)] {
+            let info = DeviceInfo { shared_per_block_max: shared << 10, ..DeviceInfo::of_arch(arch.parse().unwrap()) };
+            let known: std::collections::HashSet<Program> = of_models(&info).into_iter().collect();
+            for (rows, blocks) in (1..=40).flat_map(|rows| [1, 7, 64, 500, 5000].map(|blocks| (rows, blocks))) {
+                for (dim, dtype, units) in head_dims()
+                    .zip([DType::F32, DType::F16, DType::Bf16].into_iter().cycle())
+                    .flat_map(|(dim, dtype)| [20, 132, 304].map(|units| (dim, dtype, units)))
+                {
+                    let of =
+                        Rows { rows, vectors: true, whole_tiles: true, alone: alone(blocks, rows, units), few_blocks: 2 * blocks <= units };
+                    let variant = choose(&info, dtype, dim, &of).unwrap();
+                    for to in [dtype, DType::F32] {
+                        assert!(known.contains(&variant.program([dtype, to], dim, true)), "{arch} {dim} {rows} {blocks}: {variant:?}");
+                    }
+                }
+            }
+        }
     }
 }

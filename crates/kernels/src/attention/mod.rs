@@ -173,6 +173,13 @@ pub(crate) fn programs() -> Vec<Program> {
     programs
 }
 
+/// Lists the programs of a device.
+pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
+    let dims = (32..=MAX_HEAD_DIM).step_by(32).flat_map(|dim| DTYPES.map(|dtype| (dim, dtype)));
+    let layouts = [(true, true), (true, false), (false, true), (false, false)];
+    dims.flat_map(|(dim, dtype)| layouts.map(|(aligned, paged)| choose(info, dtype, dim, aligned, paged).program)).collect()
+}
+
 fn bad(reason: impl Into<String>) -> Error {
     Error::BadArgument { op: OP.to_owned(), reason: reason.into() }
 }

@@ -3,7 +3,7 @@
 mod sm90a;
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Buffer, Launch, Stream, Vendor};
+use warpwave_gpu::{Arg, Buffer, DeviceInfo, Launch, Stream, Vendor};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -472,18 +472,35 @@ fn mma_program(transposed: bool, dtype: DType, fast: bool, large: bool, deep: bo
     program(&MMA, transposed, dtype, &[("FAST", fast.into()), ("LARGE", large.into()), ("DEEP", deep.into())])
 }
 
-/// Lists the programs.
-pub(crate) fn programs() -> Vec<Program> {
-    let mut programs = sm90a::programs();
-    programs.extend(["u16", "u32"].into_iter().flat_map(|ty| PACKED_TAPS.map(|taps| pack_program(ty, taps))));
+/// The programs that run on any device.
+fn common() -> Vec<Program> {
+    let mut programs: Vec<Program> = ["u16", "u32"].into_iter().flat_map(|ty| PACKED_TAPS.map(|taps| pack_program(ty, taps))).collect();
     for transposed in [false, true] {
         programs.push(program(&SIMT, transposed, DType::F32, &[]));
         programs.extend(TYPES.map(|dtype| program(&DIRECT, transposed, dtype, &[])));
-        for dtype in [DType::F16, DType::Bf16] {
-            for fast in [false, true] {
-                programs.extend([false, true].map(|large| mma_program(transposed, dtype, fast, large, large)));
-            }
+    }
+    programs
+}
+
+/// The programs for 16-bit types; `deep` tells whether large and small tiles are.
+fn mma_programs(deep: impl Fn(DType, bool) -> bool) -> Vec<Program> {
+    let mut programs = Vec::new();
+    for (transposed, dtype) in [false, true].into_iter().flat_map(|transposed| [DType::F16, DType::Bf16].map(|dtype| (transposed, dtype))) {
+        for fast in [false, true] {
+            programs.extend([false, true].map(|large| mma_program(transposed, dtype, fast, large, deep(dtype, large))));
         }
     }
     programs
+}
+
+/// Lists the programs.
+pub(crate) fn programs() -> Vec<Program> {
+    [sm90a::programs(), common(), mma_programs(|_, large| large)].concat()
+}
+
+/// Lists the programs of a device.
+pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
+    let deep = |dtype, large| Tile::of(info.vendor == Vendor::Nvidia, dtype, large, info.shared_per_block_max).deep;
+    let own = if sm90a::runs_on(info) { sm90a::programs() } else { Vec::new() };
+    [own, common(), mma_programs(deep)].concat()
 }

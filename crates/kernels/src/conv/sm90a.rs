@@ -1,7 +1,7 @@
 //! 16-bit convolutions in NHWC on Hopper: copies by tensor maps, products by wgmma.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arch, Arg, Im2col, Launch, Stream, TensorMap, TensorMemory};
+use warpwave_gpu::{Arch, Arg, DeviceInfo, Im2col, Launch, Stream, TensorMap, TensorMemory};
 
 use super::{Conv, ConvParams, Work, strides};
 use crate::dtype::DType;
@@ -117,7 +117,7 @@ impl Kernels {
     /// Whether the device has the copy engine and wgmma, and the operands fit them.
     pub(super) fn has_conv_sm90a(&self, conv: &Conv, dtype: DType, channels: usize, filters: usize) -> bool {
         let device = self.device();
-        device.info().arch == Arch::compute_capability(9, 0)
+        runs_on(device.info())
             && device.driver().version().major >= TENSOR_MAPS_SINCE
             && matches!(dtype, DType::F16 | DType::Bf16)
             && conv.groups == 1
@@ -192,6 +192,11 @@ impl Kernels {
 
 fn finish(dtype: DType) -> Program {
     Program::new(&FINISH, "conv_finish", &[dtype.name()], &[])
+}
+
+/// Whether a device executes the kernel's instructions.
+pub(super) fn runs_on(info: &DeviceInfo) -> bool {
+    info.arch == Arch::compute_capability(9, 0)
 }
 
 /// Lists the programs.

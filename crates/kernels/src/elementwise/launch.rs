@@ -33,6 +33,16 @@ pub(crate) struct Call<'a> {
     pub inputs: &'a [(&'static str, View<'a>)],
 }
 
+/// The program for launches with PDL.
+pub(crate) fn dependent(program: Program) -> Program {
+    program.with("PDL", 1)
+}
+
+/// Whether [`Kernels::launch`] loads the program, and so [`dependent`] of it.
+pub(crate) fn may_depend(program: &Program) -> bool {
+    program.file.path.starts_with("elementwise/") && program.op != "transpose"
+}
+
 /// Up to this many blocks per multiprocessor a launch uses PDL.
 const FEW_BLOCKS: u32 = 4;
 
@@ -75,7 +85,7 @@ impl Kernels {
             plan(out.layout().shape(), operands, call.program.constant("UNROLL"), self.tuning().get(TuningParam::Block));
         let info = self.device().info();
         let few = info.dependent_launch && launch.grid[0] <= FEW_BLOCKS * info.compute_units;
-        let (launch, program) = if few { (launch.pdl(), call.program.with("PDL", 1)) } else { (launch, call.program) };
+        let (launch, program) = if few { (launch.pdl(), dependent(call.program)) } else { (launch, call.program) };
         let kernels = self.load(&program)?;
         let mut pointers = [Arg::from(0u64); 4];
         let views = std::iter::once(&out).chain(call.inputs.iter().map(|(_, view)| view));

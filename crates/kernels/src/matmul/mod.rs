@@ -676,25 +676,44 @@ pub(crate) fn has_mma(info: &DeviceInfo) -> bool {
     info.matrix_units == MatrixUnits::TensorCores
 }
 
+/// Pairs of input and result types of float products.
+fn float_types() -> impl Iterator<Item = (DType, DType)> {
+    [DType::F32, DType::F16, DType::Bf16]
+        .into_iter()
+        .flat_map(|dtype| [dtype, DType::F32].into_iter().take(if dtype == DType::F32 { 1 } else { 2 }).map(move |out| (dtype, out)))
+}
+
+/// The programs of all matrix-vector kernels.
+fn gemv_programs() -> impl Iterator<Item = Program> {
+    float_types().flat_map(|(dtype, out)| {
+        let vectors = [1, 2, 4, 8].into_iter().filter(move |vectors| *vectors <= max_gemv_vectors(dtype));
+        vectors.map(move |vectors| gemv_program(dtype, out, vectors as u32))
+    })
+}
+
 /// Lists the programs.
 pub(crate) fn programs() -> Vec<Program> {
-    let floats = [DType::F32, DType::F16, DType::Bf16];
-    let results = |dtype| if dtype == DType::F32 { vec![dtype] } else { vec![dtype, DType::F32] };
     let mut programs: Vec<Program> =
         [DType::F32, DType::F64].map(|dtype| Program::new(&GEMM_SIMT, "gemm_simt", &[dtype.name()], &[])).to_vec();
-    for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
-        programs.extend(
-            [1, 2, 4, 8]
-                .into_iter()
-                .filter(|vectors| *vectors <= max_gemv_vectors(dtype))
-                .map(|vectors| gemv_program(dtype, out, vectors as u32)),
-        );
-    }
+    programs.extend(gemv_programs());
     for large in [true, false] {
-        for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
-            programs.extend([0, 1, 2, 3, 4].map(|layout| gemm_mma_program(dtype, out, layout, large, large)));
-        }
+        programs.extend(
+            float_types().flat_map(|(dtype, out)| [0, 1, 2, 3, 4].map(|layout| gemm_mma_program(dtype, out, layout, large, large))),
+        );
         programs.extend([0, 4].map(|layout| gemm_mma_program(DType::U8, DType::I32, layout, large, large)));
+    }
+    programs
+}
+
+/// Lists the programs that models load on a device: float products without tf32.
+pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
+    let mut programs = vec![Program::new(&GEMM_SIMT, "gemm_simt", &[DType::F32.name()], &[])];
+    programs.extend(gemv_programs());
+    for large in [true, false] {
+        for (dtype, out) in float_types().filter(|(dtype, _)| *dtype != DType::F32 || info.matrix_units == MatrixUnits::Mfma) {
+            let tile = Tile::of(info.vendor == Vendor::Nvidia, dtype, large, info.shared_per_block_max);
+            programs.extend([0, 1, 2, 3, 4].map(|layout| gemm_mma_program(dtype, out, layout, large, tile.deep)));
+        }
     }
     programs
 }

@@ -429,17 +429,40 @@ impl Kernels {
     }
 }
 
-/// Lists the programs: all weight types, some of the other types.
-pub(crate) fn programs() -> Vec<Program> {
+/// The programs that do not depend on the weights.
+fn common() -> Vec<Program> {
     let scores = [ExpertScore::Softmax, ExpertScore::Sigmoid, ExpertScore::ChosenSoftmax, ExpertScore::SparseMixer { epsilon: 0.0 }];
     let mut programs: Vec<Program> = scores.map(route_program).to_vec();
     programs.extend([Program::new(&SORT, "moe_sort", &[], &[]), Program::new(&COMBINE, "moe_combine", &[], &[])]);
+    programs
+}
+
+fn gguf_quants() -> impl Iterator<Item = Quant> {
+    Quant::ALL.into_iter().filter(|quant| quant.gguf_type().is_some())
+}
+
+/// Lists the programs: all weight types, some of the other types.
+pub(crate) fn programs() -> Vec<Program> {
+    let mut programs = common();
     for rows in [1, 8] {
         for dtype in FLOATS {
             programs.push(grouped_program(dtype.name(), false, dtype, DType::F32, rows, true));
         }
-        let quants = Quant::ALL.into_iter().filter(|quant| quant.gguf_type().is_some());
-        programs.extend(quants.map(|quant| grouped_program(quant.cuda_name(), true, DType::F32, DType::F32, rows, false)));
+        programs.extend(gguf_quants().map(|quant| grouped_program(quant.cuda_name(), true, DType::F32, DType::F32, rows, false)));
+    }
+    programs
+}
+
+/// Lists the programs of models: with quantized weights, activations are `f32`; otherwise `f32` or of the weights' type.
+pub(crate) fn of_models() -> Vec<Program> {
+    let mut programs = common();
+    for rows in [1, 2, 4, 8] {
+        for dtype in FLOATS {
+            for (x, out) in [(dtype, dtype), (dtype, DType::F32), (DType::F32, dtype), (DType::F32, DType::F32)] {
+                programs.extend([true, false].map(|vectors| grouped_program(dtype.name(), false, x, out, rows, vectors)));
+            }
+        }
+        programs.extend(gguf_quants().map(|quant| grouped_program(quant.cuda_name(), true, DType::F32, DType::F32, rows, false)));
     }
     programs
 }

@@ -336,6 +336,33 @@ pub(crate) fn programs() -> Vec<Program> {
     programs
 }
 
+/// Lists the programs that models load on a device: of GGUF types, with float activations and results of one type.
+///
+/// Models pass `f32` activations to [`ActivationPrecision::Int16`] and never quantize activations.
+pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
+    /// Plans depend on the number of columns up to this one.
+    const MAX_CHUNKS: usize = 1024;
+    let limits = DeviceLimits { multiprocessors: 1, ..DeviceLimits::of(info) };
+    let mut programs = Vec::new();
+    for quant in Quant::ALL.into_iter().filter(|quant| quant.gguf_type().is_some()) {
+        for dtype in FLOATS {
+            programs.push(dequantize_program(quant, dtype));
+            for (vectors, rows) in [1, 2, 4, 8].into_iter().flat_map(|vectors| [(vectors, 1), (vectors, 1 << 20)]) {
+                programs.push(simt_program(quant, dtype.name(), dtype, &plan(limits, quant, true, vectors, rows, CHUNK)));
+            }
+        }
+        // Tensor cores only.
+        for units in (1..=MAX_CHUNKS).map(|chunks| 8 * chunks).filter(|_| has_mma(info)) {
+            let plan = mma_plan(info.shared_per_block_max, quant, true, 1, units);
+            programs.extend(FLOATS.iter().filter_map(|dtype| Some(mma_program(quant, dtype.name(), *dtype, &plan?))));
+            let plans = [1, 2, 3].map(|vectors| int16_plan(info.shared_per_block_max, quant, vectors, units));
+            let plans = plans.into_iter().flatten().filter(|_| info.async_copy == AsyncCopy::Bulk);
+            programs.extend(plans.map(|plan| mma_program(quant, DType::F32.name(), DType::F32, &plan)));
+        }
+    }
+    programs
+}
+
 /// Activations: floats, or rows of Q8_1 of that many bytes.
 #[derive(Clone, Copy)]
 struct Input<'a> {
@@ -617,6 +644,37 @@ mod tests {
                         assert!(mma_plan(shared, quant, exact, vectors, units).is_none_or(|plan| plan.shared <= shared));
                         assert!(int16_plan(shared, quant, vectors, units).is_none_or(|plan| plan.shared <= shared));
                     }
+                }
+            }
+        }
+    }
+
+    /// Whatever the shape, the kernel that a model's product selects is among those compiled ahead of time.
+    #[test]
+    fn plans_of_any_shape_are_among_the_programs_of_models() {
+        let mut random = warpwave_test_support::Random::new(1);
+        let mut below = |most: usize| random.below(most);
+        for (arch, shared) in [("gfx90a", 64), ("gfx1100", 64), ("sm_80", 163), ("sm_89", 99), ("sm_90", 227)] {
+            let info = DeviceInfo { shared_per_block_max: shared << 10, ..DeviceInfo::of_arch(arch.parse().unwrap()) };
+            let known: std::collections::HashSet<Program> = of_models(&info).into_iter().collect();
+            for _ in 0..20_000 {
+                let info = DeviceInfo { compute_units: 1 + below(400) as u32, ..info.clone() };
+                let quant = Quant::ALL[below(15)];
+                let dtype = FLOATS[below(3)];
+                let most = 128 << below(4);
+                let (vectors, rows, units) = (1 + below(40), 1 << below(18), 8 * (1 + below(most)));
+                let mut found =
+                    vec![simt_program(quant, dtype.name(), dtype, &plan(DeviceLimits::of(&info), quant, true, vectors, rows, units))];
+                if has_mma(&info) {
+                    let plan = mma_plan(info.shared_per_block_max, quant, true, vectors, units);
+                    found.extend(plan.map(|plan| mma_program(quant, dtype.name(), dtype, &plan)));
+                }
+                if info.async_copy == AsyncCopy::Bulk {
+                    let plan = int16_plan(info.shared_per_block_max, quant, vectors, units);
+                    found.extend(plan.map(|plan| mma_program(quant, "f32", DType::F32, &plan)));
+                }
+                for program in found {
+                    assert!(known.contains(&program), "{arch} {quant} {vectors} {rows} {units}: {program:?}");
                 }
             }
         }

@@ -164,3 +164,10 @@ pub(crate) fn programs() -> Vec<Program> {
     let types = TYPES.into_iter().flat_map(|from| TYPES.map(|to| [from, to, DType::U32]));
     types.flat_map(|types| [true, false].map(|vectors| program(types, RopePairs::Halves, vectors))).collect()
 }
+
+/// Lists the programs of models: positions in `u32`, as a step's input has them.
+pub(crate) fn of_models() -> Vec<Program> {
+    let types = TYPES.into_iter().flat_map(|from| TYPES.map(|to| [from, to, DType::U32]));
+    let pairs = types.flat_map(|types| [RopePairs::Interleaved, RopePairs::Halves].map(|pairs| (types, pairs)));
+    pairs.flat_map(|(types, pairs)| [true, false].map(|vectors| program(types, pairs, vectors))).collect()
+}

@@ -291,6 +291,13 @@ pub(crate) fn programs() -> Vec<Program> {
     programs
 }
 
+/// Lists the programs of models: frequencies, and positions in `u32`, as a step's input has them.
+pub(crate) fn of_models() -> Vec<Program> {
+    let pairs = FLOATS.into_iter().flat_map(|dtype| [RopePairs::Interleaved, RopePairs::Halves].map(|pairs| (dtype, pairs)));
+    let types = |dtype| [dtype, DType::U32, DType::F32];
+    pairs.flat_map(|(dtype, pairs)| [true, false].map(|vectors| program(false, types(dtype), pairs, vectors))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -274,7 +274,7 @@ impl Kernels {
     }
 }
 
-/// Lists the programs.
+/// Lists the programs; token ids are `u32`.
 pub(crate) fn programs() -> Vec<Program> {
     LOGITS
         .into_iter()
