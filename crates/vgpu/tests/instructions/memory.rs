@@ -319,6 +319,10 @@ fn buffers() {
                 0x5000_0000 + (n / width * 16 + offset) * width + n % width * 4
             });
             assert_eq!(got, expected, "{arch:?} {width}");
+            // Compilers address scratch from negative offsets: the sum wraps.
+            let got = load(16, 64, Some(code), [1, 1], 12, 0, [lanes, [8u32.wrapping_neg(); 64]]);
+            let expected = lanes.map(|n| 0x5000_0000 + (n / width * 16 + 4) * width + n % width * 4);
+            assert_eq!(got, expected, "{arch:?} {width}");
         }
         bench.memory().free(base);
     }

@@ -95,6 +95,8 @@ fn buffer(w: &Wave, s: &Step) -> (LaneAddresses, u64) {
             index += lane as u64;
         }
         let within = if resource.swizzle {
+            // Compilers rely on the wrap: scratch, which is not bounded, is addressed from negative offsets.
+            let offset = offset & u64::from(u32::MAX);
             // The dwords of neighboring indices are adjacent.
             let (group, at) = (index >> resource.index_stride_log2, index & ((1 << resource.index_stride_log2) - 1));
             ((group * resource.stride + (offset & !3)) << resource.index_stride_log2) + at * 4 + (offset & 3)
