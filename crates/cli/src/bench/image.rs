@@ -5,10 +5,11 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use warpwave_diffusion::{Checkpoint, Conditioning, Extra, LoadOptions, Model, Picture, RandomModel, Tokens};
 use warpwave_kernels::DType;
-use warpwave_tensor::{Device, Random};
+use warpwave_tensor::{Device, Random, Tensor};
 
 use super::super::llm::device;
 use super::super::{Context, Failure, Outcome, failed, usage};
+use super::kernels::{self, KernelTotal};
 use super::median;
 use super::python::Python;
 
@@ -16,6 +17,8 @@ const SCRIPT: &str = include_str!("diffusers.py");
 
 /// Tokens of CLIP's input.
 const CLIP_TOKENS: usize = 77;
+/// Kernels that are listed.
+const KERNELS: usize = 16;
 /// Tokens of T5's input.
 const T5_TOKENS: usize = 512;
 
@@ -54,6 +57,8 @@ struct Times {
     step: f64,
     decode: f64,
     image: Option<f64>,
+    /// Kernels of a step and of decoding on a GPU, each timed alone.
+    kernels: [Vec<KernelTotal>; 2],
 }
 
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
@@ -87,6 +92,8 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
             "step_ms": ours.step,
             "decode_ms": ours.decode,
             "image_ms": ours.image,
+            "step_kernels": ours.kernels[0].iter().map(KernelTotal::json).collect::<Vec<_>>(),
+            "decode_kernels": ours.kernels[1].iter().map(KernelTotal::json).collect::<Vec<_>>(),
             "peer": peer,
         }));
     }
@@ -111,6 +118,13 @@ fn print(context: &mut Context<'_>, random: RandomModel, size: usize, ours: &Tim
             if let Some(peer) = peer {
                 writeln!(context.out, "    diffusers, {how:<23} {:>8} {peer:>12.2} {:>7.2}", "", peer / ours)?;
             }
+        }
+    }
+    for (what, totals) in ["step", "decode"].into_iter().zip(&ours.kernels) {
+        if !totals.is_empty() {
+            let sum: f64 = totals.iter().map(|total| total.seconds).sum();
+            writeln!(context.out, "  kernels of a {what}, each timed alone: {:.2} ms", sum * 1e3)?;
+            kernels::print(context.out, totals, KERNELS)?;
         }
     }
     Ok(())
@@ -148,7 +162,12 @@ fn measure(model: &Model, random: RandomModel, size: usize, steps: usize) -> Res
         decode()?;
     }
     let decoding = timed(5, |_| decode().map(drop))?;
-    let mut times = Times { step, decode: decoding, image: None };
+    let mut times = Times { step, decode: decoding, image: None, kernels: Default::default() };
+    if let Device::Gpu(gpu) = &device {
+        let latents = Tensor::new(&latents, &shape, &device)?;
+        let step = kernels::totals(&gpu.stream, 3, || Ok(model.denoise(&latents, timestep(0), &conditioning, &extra).map(drop)?))?;
+        times.kernels = [step, kernels::totals(&gpu.stream, 3, || Ok(model.vae_decode(&one, None).map(drop)?))?];
+    }
     if random != RandomModel::FluxDev {
         let image = || -> Result<(), Failure> {
             let rows: Vec<Vec<u32>> = (0..2).map(|row| (0..CLIP_TOKENS as u32).map(|i| 320 + 7 * i + row).collect()).collect();

@@ -2,6 +2,7 @@
 
 mod compile;
 mod image;
+mod kernels;
 mod launch;
 mod llm;
 mod memory;

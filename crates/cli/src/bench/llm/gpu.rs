@@ -1,6 +1,5 @@
 //! GPU details of `warpwave bench llm`: bandwidth, FLOP/s, memory, and the time of each kernel.
 
-use std::collections::HashMap;
 use std::io::Write;
 
 use serde_json::{Value, json};
@@ -8,18 +7,12 @@ use warpwave_llm::{Config, LanguageModel, Logits, Sequence};
 use warpwave_tensor::Gpu;
 
 use super::super::super::{Context, Failure, Outcome, human_bytes};
+use super::super::kernels::{self, KernelTotal};
 use super::super::ops;
 use super::Options;
 
 /// Decode steps whose kernels are timed; the median step is reported.
 const STEPS: usize = 5;
-
-/// All launches of one kernel in a decode step.
-struct KernelTotal {
-    name: String,
-    count: usize,
-    seconds: f64,
-}
 
 /// GPU measurements of one run.
 pub struct GpuReport {
@@ -72,7 +65,7 @@ impl GpuReport {
         let middle = f64::from(options.prompt) + f64::from(options.tokens) / 2.0;
         let bytes = loaded.runner.model().bytes_per_token() as f64 + loaded.budget.devices[0].estimate.kv_per_token as f64 * middle;
         let device = gpu.stream.device();
-        let kernels = kernels(gpu, loaded, prompt)?;
+        let kernels = decode_kernels(gpu, loaded, prompt)?;
         let ceiling = ops::ceiling(device, &context.jit)? * 1e9;
         let library = ops::library_product(device, &context.jit)?.map(|tflops| tflops * 1e12);
         Ok(GpuReport { bytes, ceiling, flops: flops(loaded.checkpoint.config(), prompt.len()), library, memory, kernels })
@@ -84,9 +77,7 @@ impl GpuReport {
     }
 
     pub fn json(&self, [prefill, decode]: [f64; 2], prompt: f64) -> Value {
-        let kernels: Vec<Value> = (self.kernels.iter())
-            .map(|kernels| json!({ "name": kernels.name, "launches": kernels.count, "seconds": kernels.seconds }))
-            .collect();
+        let kernels: Vec<Value> = (self.kernels.iter()).map(KernelTotal::json).collect();
         let arithmetic = self.flops / prompt * prefill;
         json!({
             "bytes_per_token": self.bytes,
@@ -138,46 +129,23 @@ impl GpuReport {
             kernels * 1e6,
             token / kernels.max(1e-12)
         )?;
-        for KernelTotal { name, count, seconds } in &self.kernels {
-            writeln!(out, "  {:>9.1} us  {count:>4} x {:>7.1}  {name}", seconds * 1e6, seconds * 1e6 / *count as f64)?;
-        }
-        Ok(())
+        kernels::print(out, &self.kernels, usize::MAX)
     }
 }
 
 /// Times each kernel of the decode step after a prompt.
-fn kernels(gpu: &Gpu, loaded: &mut LanguageModel, prompt: &[u32]) -> Result<Vec<KernelTotal>, Failure> {
+fn decode_kernels(gpu: &Gpu, loaded: &mut LanguageModel, prompt: &[u32]) -> Result<Vec<KernelTotal>, Failure> {
     let runner = &mut loaded.runner;
     let mut sequence = Sequence::default();
     runner.use_graphs(false);
     let mut measure = || -> Result<_, Failure> {
-        // The overhead of the events themselves.
-        let (empty, nothing) = gpu.stream.time_kernels(|| (0..9).try_for_each(|_| gpu.stream.enqueue_external((), |_| ())))?;
-        empty?;
-        let nothing = super::median(nothing.iter().map(|time| time.seconds).collect());
         runner.forward(&mut [(&mut sequence, prompt)], Logits::Last)?;
-        let mut steps = Vec::new();
-        for _ in 0..STEPS {
+        kernels::totals(&gpu.stream, STEPS, || {
             let before = sequence.len();
-            let (logits, times) = gpu.stream.time_kernels(|| runner.forward(&mut [(&mut sequence, &prompt[..1])], Logits::Last))?;
-            logits?;
+            runner.forward(&mut [(&mut sequence, &prompt[..1])], Logits::Last)?;
             runner.truncate(&mut sequence, before);
-            steps.push(times);
-        }
-        steps.sort_by(|a, b| {
-            let sum = |times: &[warpwave_gpu::KernelTime]| times.iter().map(|time| time.seconds).sum::<f64>();
-            sum(a).total_cmp(&sum(b))
-        });
-        let mut by_name = HashMap::new();
-        for time in &steps[STEPS / 2] {
-            let kernels =
-                by_name.entry(time.name.clone()).or_insert_with(|| KernelTotal { name: time.name.clone(), count: 0, seconds: 0.0 });
-            kernels.count += 1;
-            kernels.seconds += (time.seconds - nothing).max(0.0);
-        }
-        let mut all: Vec<KernelTotal> = by_name.into_values().collect();
-        all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        Ok(all)
+            Ok(())
+        })
     };
     let measured = measure();
     runner.use_graphs(true);
