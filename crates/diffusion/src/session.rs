@@ -21,8 +21,8 @@ pub struct Session<'a> {
 
 /// Inputs that are the same in all calls.
 pub(crate) enum Fixed {
-    Unet(unet::Fixed),
-    Flux(flux::Fixed),
+    Unet(Box<unet::Fixed>),
+    Flux(Box<flux::Fixed>),
 }
 
 /// How the next call runs.
@@ -31,12 +31,15 @@ enum State {
     Eager,
     /// At once, and then it is captured: kernels are compiled and selected at first use.
     First(Arc<Gpu>),
-    Captured {
-        gpu: Arc<Gpu>,
-        input: HostBuffer<u8>,
-        output: Tensor,
-        graph: GraphExec,
-    },
+    Captured(Box<Captured>),
+}
+
+/// A captured call, with the memory it reads and writes.
+struct Captured {
+    gpu: Arc<Gpu>,
+    input: HostBuffer<u8>,
+    output: Tensor,
+    graph: GraphExec,
 }
 
 impl Model {
@@ -58,11 +61,11 @@ impl Model {
             Denoiser::Unet(unet) => {
                 let added = pooled.zip(extra.time_ids).map(|(pooled, sizes)| Added { pooled, sizes });
                 let images = shape.first().copied().unwrap_or(0);
-                Ok(Fixed::Unet(unet.prepare(images, &conditioning.context, added.as_ref())?))
+                Ok(Fixed::Unet(Box::new(unet.prepare(images, &conditioning.context, added.as_ref())?)))
             }
             Denoiser::Flux(flux) => {
                 let pooled = pooled.ok_or_else(|| bad_argument("denoise", "this model needs pooled text"))?;
-                Ok(Fixed::Flux(flux.prepare(shape, &conditioning.context, pooled, extra.guidance)?))
+                Ok(Fixed::Flux(Box::new(flux.prepare(shape, &conditioning.context, pooled, extra.guidance)?)))
             }
         }
     }
@@ -91,7 +94,7 @@ impl Model {
 impl Session<'_> {
     /// Whether calls launch a captured graph.
     pub fn is_captured(&self) -> bool {
-        matches!(self.state, State::Captured { .. })
+        matches!(self.state, State::Captured(_))
     }
 
     /// Returns the output for the elements of latents, as [`Model::denoise`] does.
@@ -118,7 +121,7 @@ impl Session<'_> {
                     captured = self.capture(&gpu, &pinned, input.len());
                 }
                 self.state = match captured {
-                    Ok(Some((output, graph))) => State::Captured { gpu, input: pinned, output, graph },
+                    Ok(Some((output, graph))) => State::Captured(Box::new(Captured { gpu, input: pinned, output, graph })),
                     // A graph keeps the memory of a call. Without that much, calls run without graph.
                     Ok(None) => State::Eager,
                     // Another thread synchronized the device: the next call tries again.
@@ -127,10 +130,10 @@ impl Session<'_> {
                 };
                 Ok(result)
             }
-            State::Captured { gpu, input: pinned, output, graph } => {
-                write(pinned, &input)?;
-                graph.launch(&gpu.stream)?;
-                Ok(output.to_vec()?)
+            State::Captured(captured) => {
+                write(&mut captured.input, &input)?;
+                captured.graph.launch(&captured.gpu.stream)?;
+                Ok(captured.output.to_vec()?)
             }
         }
     }

@@ -137,7 +137,7 @@ impl Archive {
         let places: Vec<PathBuf> = match std::env::var_os(VARIABLE) {
             Some(list) => std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),
             None => {
-                // Without a path to the program there is no folder beside it.
+                // A program whose path is unknown has no folder beside it.
                 let program = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
                 program.parent().and_then(Path::parent).map(|prefix| prefix.join("lib/warpwave")).into_iter().collect()
             }

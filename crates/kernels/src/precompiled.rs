@@ -3,7 +3,7 @@
 //! The list follows the launchers: each family plans for the limits of every device that runs the target's code. It has the types that
 //! models compute in and convert from; a tensor program that uses others (`f64`, say) still needs a compiler.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +30,7 @@ pub enum ArchiveFailure {
         target: Target,
         /// The compiler's answer.
         #[source]
-        error: CompileError,
+        error: Box<CompileError>,
     },
     /// The architecture is older than those the kernels support.
     #[error("the kernel library has no code for {0}; supported: gfx9 and later, sm_70 and later")]
@@ -77,13 +77,13 @@ pub fn add_programs(
 ) -> Result<(), ArchiveFailure> {
     let total = programs.len();
     let (next, done, failed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-    let results: Vec<Mutex<Option<Result<Vec<u8>, CompileError>>>> = programs.iter().map(|_| Mutex::default()).collect();
+    let results = Mutex::new(BTreeMap::new());
     let work = || {
         while let (number, false) = (next.fetch_add(1, Ordering::Relaxed), failed.load(Ordering::Relaxed)) {
-            let (Some((label, source)), Some(result)) = (programs.get(number), results.get(number)) else { return };
+            let Some((label, source)) = programs.get(number) else { return };
             let built = jit.build(source, &target.for_source(source), CompilerChoice::Auto);
             failed.fetch_or(built.is_err(), Ordering::Relaxed);
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(built.map(|built| built.compiled.binary));
+            results.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (label, source, built));
             progress(ArchiveProgress { done: 1 + done.fetch_add(1, Ordering::Relaxed), total, program: label });
         }
     };
@@ -91,16 +91,13 @@ pub fn add_programs(
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(total);
         (0..threads).for_each(|_| _ = scope.spawn(work));
     });
-    let mut codes = Vec::new();
-    for ((label, _), result) in programs.iter().zip(results) {
-        match result.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(Ok(code)) => codes.push(code),
-            Some(Err(error)) => return Err(ArchiveFailure::Compile { program: label.clone(), target, error }),
-            // Not compiled because a later one failed.
-            None => {}
-        }
-    }
-    for ((label, source), code) in programs.iter().zip(codes) {
+    // All programs, or those up to a failure and a few more.
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let built = results.into_values().map(|(label, source, result)| match result {
+        Ok(built) => Ok((label, source, built.compiled.binary)),
+        Err(error) => Err(ArchiveFailure::Compile { program: label.clone(), target, error: Box::new(error) }),
+    });
+    for (label, source, code) in built.collect::<Result<Vec<_>, _>>()? {
         builder.add(label, source, target.for_source(source), &code);
     }
     Ok(())
