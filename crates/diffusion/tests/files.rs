@@ -4,14 +4,14 @@ mod reference;
 
 use std::path::Path;
 
-use reference::{Expected, assert_close, assert_same_run, conditioning, euler, extra, folder, gap, load, tokens};
+use reference::{Expected, assert_close, assert_same_run, conditioning, device, euler, extra, folder, gap, load, tokens};
 use warpwave_diffusion::{Checkpoint, Error, LoadOptions, Model, OpenOptions, TinyAutoencoder};
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Tensor};
 use warpwave_test_support::{Random, seed};
 
 fn open(path: &Path, options: &OpenOptions) -> Model {
-    Checkpoint::open_with(path, options).unwrap().load(&Device::Cpu, LoadOptions::default()).unwrap()
+    Checkpoint::open_with(path, options).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32) }).unwrap()
 }
 
 /// What all networks of a model compute: text, pooled text, denoiser, and both ways of the autoencoder.
@@ -157,7 +157,7 @@ fn loras_of_flux_apply_to_folders_and_original_files() {
     let steps = 6;
     let mut sigmas: Vec<f64> = (0..steps).map(|i| shifted(1.0 + i as f64 / (steps - 1) as f64 * (1.0 / steps as f64 - 1.0))).collect();
     sigmas.push(0.0);
-    let (mut x, conditioning) = (expected.get("noise/init"), conditioning(&expected, &Device::Cpu));
+    let (mut x, conditioning) = (expected.get("noise/init"), conditioning(&expected, &device()));
     for pair in sigmas.windows(2) {
         let v = whole.denoise(&x, pair[0] as f32, &conditioning, &extra(name, &expected)).unwrap();
         x = (x + (v * (pair[1] - pair[0])).unwrap()).unwrap();
@@ -172,7 +172,7 @@ fn loras_of_flux_apply_to_folders_and_original_files() {
 
 #[test]
 fn the_preview_autoencoder_computes_what_the_reference_does() {
-    let tiny = TinyAutoencoder::open(folder("taesd"), &Device::Cpu).unwrap();
+    let tiny = TinyAutoencoder::open(folder("taesd"), &device()).unwrap();
     let expected = Expected::of("taesd");
     assert_close(&tiny.decode(&expected.get("latent")).unwrap(), &expected.get("decoded"), 5e-5, "decoded preview");
     let image = expected.get("image").cast(DType::F32).unwrap().unsqueeze(0).unwrap().permute(&[0, 3, 1, 2]).unwrap();
@@ -325,12 +325,12 @@ fn quantized_flux_files_are_their_dequantized_weights() {
     let expected = Expected::of(name);
     let run = |path: &Path| {
         let model = open(path, &options);
-        model.denoise(&expected.get("transformer/latent"), 0.75, &conditioning(&expected, &Device::Cpu), &extra(name, &expected)).unwrap()
+        model.denoise(&expected.get("transformer/latent"), 0.75, &conditioning(&expected, &device()), &extra(name, &expected)).unwrap()
     };
     let found = run(&gguf);
     assert_close(&found, &run(&dequantized), 2e-4, "Q8_0");
     let whole = load(name);
-    let exact = whole.denoise(&expected.get("transformer/latent"), 0.75, &conditioning(&expected, &Device::Cpu), &extra(name, &expected));
+    let exact = whole.denoise(&expected.get("transformer/latent"), 0.75, &conditioning(&expected, &device()), &extra(name, &expected));
     let gap = gap(&found, &exact.unwrap());
     assert!(gap > 1e-4 && gap < 0.5, "the effect of Q8_0 is {gap}");
 }

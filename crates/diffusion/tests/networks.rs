@@ -1,11 +1,12 @@
-//! Every network against what diffusers computes with the same weights, in `f32` on the CPU.
+//! Every network against what diffusers computes with the same weights, in `f32` on the CPU, or on the GPU that
+//! `WARPWAVE_DEVICE` names.
 
 mod reference;
 
-use reference::{Expected, assert_close, case, conditioning, extra, folder, gap, load, tokens};
+use reference::{Expected, assert_close, case, conditioning, device, extra, folder, gap, load, tokens};
 use warpwave_diffusion::{Checkpoint, Family, Prediction, TextEncoderKind, Tokens};
 use warpwave_kernels::DType;
-use warpwave_tensor::{Device, Tensor};
+use warpwave_tensor::Tensor;
 
 const MODELS: [&str; 6] = ["sd15", "sd15-inpaint", "sd21", "sdxl", "flux-schnell", "flux-dev"];
 
@@ -101,7 +102,7 @@ fn chunks_of_a_long_prompt_are_one_context() {
 fn unets_compute_what_the_reference_does() {
     for name in ["sd15", "sd15-inpaint", "sd21", "sdxl"] {
         let (model, expected) = (load(name), Expected::of(name));
-        let (conditioning, extra) = (conditioning(&expected, &Device::Cpu), extra(name, &expected));
+        let (conditioning, extra) = (conditioning(&expected, &device()), extra(name, &expected));
         let timesteps = expected.get("unet/timesteps").to_vec::<f32>().unwrap();
         assert_eq!(timesteps, [981.0, 500.25, 1.0]);
         for (i, timestep) in timesteps.into_iter().enumerate() {
@@ -116,7 +117,7 @@ fn unets_compute_what_the_reference_does() {
 fn images_of_a_batch_are_computed_independently() {
     for (name, latent) in [("sdxl", "unet/latent"), ("flux-dev", "transformer/latent")] {
         let (model, expected) = (load(name), Expected::of(name));
-        let one = conditioning(&expected, &Device::Cpu);
+        let one = conditioning(&expected, &device());
         let twice = |x: &Tensor| Tensor::cat(&[x.clone(), (x * 0.5).unwrap()], 0).unwrap();
         let both = warpwave_diffusion::Conditioning { context: twice(&one.context), pooled: one.pooled.as_ref().map(twice) };
         let (latents, extra) = (expected.get(latent), extra(name, &expected));
@@ -131,7 +132,7 @@ fn images_of_a_batch_are_computed_independently() {
 fn flux_computes_what_the_reference_does() {
     for name in ["flux-schnell", "flux-dev"] {
         let (model, expected) = (load(name), Expected::of(name));
-        let (conditioning, extra) = (conditioning(&expected, &Device::Cpu), extra(name, &expected));
+        let (conditioning, extra) = (conditioning(&expected, &device()), extra(name, &expected));
         let latent = expected.get("transformer/latent");
         let [height, width] = [latent.size(2), latent.size(3)];
         for (i, timestep) in expected.get("transformer/timesteps").to_vec::<f32>().unwrap().into_iter().enumerate() {
@@ -160,10 +161,10 @@ fn autoencoders_compute_what_the_reference_does() {
 #[test]
 fn inputs_that_do_not_fit_are_errors() {
     let (model, expected) = (load("sdxl"), Expected::of("sdxl"));
-    let (good, extra) = (conditioning(&expected, &Device::Cpu), extra("sdxl", &expected));
+    let (good, extra) = (conditioning(&expected, &device()), extra("sdxl", &expected));
     let latents = expected.get("unet/latent");
     let message = |result: Result<Tensor, warpwave_diffusion::Error>| result.unwrap_err().to_string();
-    let three = Tensor::zeros(DType::F32, &[1, 3, 8, 8], &Device::Cpu).unwrap();
+    let three = Tensor::zeros(DType::F32, &[1, 3, 8, 8], &device()).unwrap();
     assert_eq!(
         message(model.denoise(&three, 1.0, &good, &extra)),
         "denoise: expected latents of shape (images, 4, height, width), got [1, 3, 8, 8]"
@@ -175,7 +176,7 @@ fn inputs_that_do_not_fit_are_errors() {
     assert!(
         message(model.denoise(&two, 1.0, &good, &extra)).starts_with("denoise: expected a context of (2, tokens, 56), got [1, 77, 56]")
     );
-    let odd = Tensor::zeros(DType::F32, &[1, 3, 60, 64], &Device::Cpu).unwrap();
+    let odd = Tensor::zeros(DType::F32, &[1, 3, 60, 64], &device()).unwrap();
     let text = model.vae_encode(&odd, None).unwrap_err().to_string();
     assert_eq!(text, "vae_encode: expected (images, 3, height, width) in multiples of 8, got [1, 3, 60, 64]");
     assert!(model.vae_decode(&latents, Some(100)).unwrap_err().to_string().contains("multiple of 64 pixels, got 100"));
@@ -188,7 +189,7 @@ fn inputs_that_do_not_fit_are_errors() {
     assert!(model.encode(&Tokens { encoders: vec![vec![vec![1; 78]]; 2] }, 0).unwrap_err().to_string().contains("1 to 77"));
     let flux = load("flux-dev");
     let expected = Expected::of("flux-dev");
-    let good = conditioning(&expected, &Device::Cpu);
+    let good = conditioning(&expected, &device());
     let text = message(flux.denoise(&expected.get("transformer/latent"), 0.5, &good, &Default::default()));
     assert_eq!(text, "denoise: this model needs a guidance scale");
 }

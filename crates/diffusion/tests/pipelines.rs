@@ -1,6 +1,6 @@
 //! Whole runs against diffusers 0.35.2: final latents and pictures of seven pipelines.
 //!
-//! The references' random numbers are inputs here. The matrix of samplers and schedules is sampled; `WARPWAVE_TEST_FULL=1` runs all of it.
+//! They run on the CPU, or on the GPU that `WARPWAVE_DEVICE` names. The references' random numbers are inputs here. The matrix of samplers and schedules is sampled; `WARPWAVE_TEST_FULL=1` runs all of it.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use support::reference::{Reference, check_picture};
 use warpwave_diffusion::{Draws, Error, Mask, Preview, Request, Sampler, Schedule, TinyAutoencoder, generate};
-use warpwave_tensor::{Device, Tensor};
+use warpwave_tensor::Tensor;
 use warpwave_test_support::{Random, full_run, seed};
 
 const NAMED: [Schedule; 5] = [Schedule::Simple, Schedule::Karras, Schedule::Exponential, Schedule::SgmUniform, Schedule::DdimUniform];
@@ -234,7 +234,7 @@ fn a_run_reports_every_step_and_can_be_ended() {
     assert!(made.is_ok());
     assert_eq!(seen, (1..=8).map(|step| (step, 8, 8, 8)).collect::<Vec<_>>());
     // A small autoencoder shows the picture in its size; here it is one with random weights.
-    let tiny = TinyAutoencoder::open(support::fixtures().join("models/taesd"), &Device::Cpu).unwrap();
+    let tiny = TinyAutoencoder::open(support::fixtures().join("models/taesd"), &support::device::device()).unwrap();
     let preview = Preview::tiny(tiny);
     let mut pictures = Vec::new();
     let made = generate(&reference.model, &Request { steps: 1, ..request.clone() }, &mut |progress| {

@@ -1,16 +1,21 @@
 //! Tiny models with random weights, and what diffusers computes with them.
 #![allow(dead_code)]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+#[path = "../support/device.rs"]
+mod device;
+
+pub use device::device;
 use warpwave_diffusion::{Checkpoint, Conditioning, Extra, LoadOptions, Model, Tokens};
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Tensor};
+use warpwave_test_support::workspace_root;
 use warpwave_weights::{Kind, Safetensors};
 
 /// The folder of a model.
 pub fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models").join(name)
+    workspace_root().join("crates/diffusion/tests/fixtures/models").join(name)
 }
 
 /// A model's expected tensors.
@@ -25,11 +30,11 @@ impl Expected {
         self.0.tensor(name).is_some()
     }
 
-    /// A tensor on the CPU, in its type.
+    /// A tensor on the tested device, in its type.
     pub fn get(&self, name: &str) -> Tensor {
         let tensor = self.0.tensor(name).unwrap_or_else(|| panic!("no expected tensor {name}"));
         let Kind::Plain(dtype) = tensor.kind else { panic!("{name} is quantized") };
-        Tensor::from_bytes(tensor.bytes, dtype, tensor.shape, &Device::Cpu).unwrap()
+        Tensor::from_bytes(tensor.bytes, dtype, tensor.shape, &device()).unwrap()
     }
 
     /// A row of padded token ids.
@@ -48,9 +53,9 @@ impl Expected {
     }
 }
 
-/// A model in `f32` on the CPU.
+/// A model in `f32` on the tested device.
 pub fn load(name: &str) -> Model {
-    Checkpoint::open(folder(name)).unwrap().load(&Device::Cpu, LoadOptions::default()).unwrap()
+    Checkpoint::open(folder(name)).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32) }).unwrap()
 }
 
 /// `case.json`.

@@ -1,6 +1,7 @@
 //! What the tests of samplers and pipelines share.
 #![allow(dead_code)] // no test uses all of it
 
+pub mod device;
 pub mod reference;
 
 use std::collections::HashMap;

@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 use warpwave_diffusion::{Checkpoint, Draws, Generated, LoadOptions, Model, Picture, Request, generate};
+use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Tensor, safetensors};
 
+use super::device::device;
 use super::{fixtures, load};
 
 /// A model with its reference values.
@@ -21,7 +23,7 @@ pub struct Reference {
 impl Reference {
     pub fn open(name: &'static str) -> Reference {
         let folder = fixtures().join("models").join(name);
-        let model = Checkpoint::open(&folder).unwrap().load(&Device::Cpu, LoadOptions::default()).unwrap();
+        let model = Checkpoint::open(&folder).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32) }).unwrap();
         let case = serde_json::from_slice(&std::fs::read(folder.join("case.json")).unwrap()).unwrap();
         let samplers = folder.join("samplers.safetensors");
         let samplers = if samplers.exists() { safetensors::load(samplers, &Device::Cpu).unwrap() } else { HashMap::new() };
