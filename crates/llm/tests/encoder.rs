@@ -207,7 +207,7 @@ fn invalid_inputs_and_files_are_errors() {
         ("config.json", with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4000000000000"), "1 to 1024"),
         ("config.json", with("\"hidden_size\": 32", "\"hidden_size\": 64"), "expected shape [320, 64]"),
         ("config.json", with("\"num_attention_heads\": 4", "\"num_attention_heads\": 0"), "number of heads"),
-        ("config.json", with("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"), "not a multiple of 5 heads"),
+        ("config.json", with("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"), "not divisible by the number of heads, 5"),
         ("config.json", with("\"absolute\"", "\"relative_key\""), "expected absolute"),
         ("config.json", with("\"gelu\"", "\"silu\""), "hidden_act"),
         ("modules.json", "[{ \"type\": \"sentence_transformers.models.Dense\" }]".to_owned(), "unsupported module"),
