@@ -369,6 +369,80 @@ fn wrong_jobs_are_refused() {
     assert!(status >= 400, "{answer}");
 }
 
+/// Sends a form: text fields, and PNG files by name.
+fn send_form(address: SocketAddr, texts: &[(&str, &str)], files: &[(&str, &[u8])], origin: Option<&str>) -> (u16, Value) {
+    let mut body = Vec::new();
+    for (name, text) in texts {
+        body.extend(format!("--edge\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n").bytes());
+    }
+    for (name, file) in files {
+        let head =
+            format!("--edge\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a.png\"\r\nContent-Type: image/png\r\n\r\n");
+        body.extend([head.as_bytes(), file, b"\r\n"].concat());
+    }
+    body.extend(b"--edge--\r\n");
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let mut request = ureq::http::Request::builder().method("POST").uri(format!("http://{address}/v1/images/edits"));
+    request = request.header("content-type", "multipart/form-data; boundary=edge");
+    if let Some(origin) = origin {
+        request = request.header("origin", origin);
+    }
+    let mut response = agent.run(request.body(body).unwrap()).unwrap();
+    let text = response.body_mut().with_config().limit(1 << 26).read_to_string().unwrap();
+    (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// A PNG of one color whose upper half is transparent or not.
+fn half_transparent(side: u32, alpha: u8) -> Vec<u8> {
+    let pixels: Vec<u8> = (0..side * side).flat_map(|place| [200, 40, 90, if place < side * side / 2 { alpha } else { 255 }]).collect();
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, side, side);
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+    file
+}
+
+#[test]
+fn openai_edits_repaint_what_is_transparent() {
+    let worker = Worker::start("sd15", 4, Limits::default());
+    let (clear, opaque) = (half_transparent(256, 0), half_transparent(256, 255));
+    let texts = [("prompt", "a fox"), ("steps", "2"), ("seed", "11"), ("response_format", "b64_json"), ("n", "1")];
+    let edit = |texts: &[(&str, &str)], files: &[(&str, &[u8])]| send_form(worker.address, texts, files, None);
+    let (status, masked) = edit(&texts, &[("image", &opaque), ("mask", &clear)]);
+    assert_eq!(status, 200, "{masked}");
+    assert_eq!(masked["data"][0]["seed"], 11);
+    let painted = picture_of(&masked["data"][0]["b64_json"]);
+    let half = 256 * 128 * 3;
+    assert!(painted.rgb()[half..].chunks(3).all(|pixel| pixel == [200, 40, 90]));
+    assert!(painted.rgb()[..half].chunks(3).any(|pixel| pixel != [200, 40, 90]));
+    // The image's own transparency is a mask too; without any, the whole image changes. `image[]` is how clients send lists.
+    assert_eq!(edit(&texts, &[("image[]", &clear)]).1["data"], masked["data"]);
+    let (status, changed) = edit(&[&texts[..], &[("strength", "0.5")]].concat(), &[("image", &opaque)]);
+    let changed = picture_of(&changed["data"][0]["b64_json"]);
+    assert!(status == 200 && changed.rgb()[half..].chunks(3).any(|pixel| pixel != [200, 40, 90]));
+    for (part, texts, files) in [
+        ("`image`", &texts[..], vec![]),
+        ("`prompt`", &texts[1..], vec![("image", &opaque)]),
+        ("no pixel is transparent", &texts, vec![("image", &opaque), ("mask", &opaque)]),
+        ("expected one value", &texts, vec![("image", &opaque), ("image[]", &opaque)]),
+        ("256x256, got 64x64", &texts, vec![("image", &opaque), ("mask", &half_transparent(64, 0))]),
+        ("strength", &[&texts[..], &[("strength", "much")]].concat(), vec![("image", &opaque)]),
+        ("n: expected", &[&texts[..4], &[("n", "many")]].concat(), vec![("image", &opaque)]),
+        ("PNG, JPEG or WebP", &texts, vec![("image", &b"text".to_vec())]),
+    ] {
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(name, file)| (*name, file.as_slice())).collect();
+        let (status, answer) = edit(texts, &files);
+        assert!(status == 400 && answer["error"]["message"].as_str().is_some_and(|message| message.contains(part)), "{part}: {answer}");
+    }
+    // A page of another site cannot send forms; a page of this server can.
+    let (status, answer) = send_form(worker.address, &texts, &[("image", &opaque)], Some("http://evil.example"));
+    assert!(status == 403 && answer["error"]["code"] == "unknown_origin", "{answer}");
+    let own = format!("http://{}", worker.address);
+    assert_eq!(send_form(worker.address, &texts, &[("image", &opaque)], Some(&own)).0, 200);
+    let (status, answer) = worker.post("/v1/images/edits", &json!({ "prompt": "a fox" }));
+    assert!(status == 415 && answer["error"]["message"].as_str().unwrap().contains("multipart/form-data"), "{answer}");
+}
+
 /// Starts to read a job's events; dropping the connection leaves the job.
 fn follow(address: SocketAddr, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();

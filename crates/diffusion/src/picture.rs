@@ -197,6 +197,26 @@ impl Mask {
         Mask::new(gray.width() as usize, gray.height() as usize, gray.into_raw())
     }
 
+    /// Decodes a PNG, JPEG or WebP file within limits whose transparent pixels (alpha below 128) are to be repainted, as in OpenAI's API.
+    /// Returns `None` if no pixel is transparent.
+    pub fn from_transparency(file: &[u8], limits: &PictureLimits) -> Result<Option<Mask>> {
+        let picture = decode(file, limits)?;
+        if !picture.color().has_alpha() {
+            return Ok(None);
+        }
+        let rgba = picture.into_rgba8();
+        let values: Vec<u8> = rgba.pixels().map(|pixel| 255 - pixel.0[3]).collect();
+        if values.iter().all(|value| *value < REPAINT) {
+            return Ok(None);
+        }
+        Mask::new(rgba.width() as usize, rgba.height() as usize, values).map(Some)
+    }
+
+    /// Returns width and height in pixels.
+    pub fn size(&self) -> (usize, usize) {
+        (self.width, self.height)
+    }
+
     /// Returns the mask in another size: each pixel takes the nearest value.
     pub fn resize(&self, width: usize, height: usize) -> Result<Mask> {
         let value = |y: usize, x: usize| self.values[y * self.height / height * self.width + x * self.width / width];

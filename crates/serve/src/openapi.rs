@@ -10,7 +10,7 @@ use warpwave_diffusion::{MAX_PICTURES, MAX_STEPS};
 use crate::app::App;
 
 /// Path, method, what it does, and the schema of its body.
-const OPERATIONS: [(&str, &str, &str, Option<&str>); 19] = [
+const OPERATIONS: [(&str, &str, &str, Option<&str>); 20] = [
     ("/health", "get", "Liveness check.", None),
     ("/ready", "get", "Readiness check; 503 while loading or draining.", None),
     ("/v1/ready", "get", "As /ready.", None),
@@ -24,6 +24,7 @@ const OPERATIONS: [(&str, &str, &str, Option<&str>); 19] = [
     ("/v1/completions", "post", "Creates a text completion.", Some("CompletionRequest")),
     ("/v1/embeddings", "post", "Computes the embeddings of texts.", Some("EmbeddingRequest")),
     ("/v1/images/generations", "post", "Creates images.", Some("ImageRequest")),
+    ("/v1/images/edits", "post", "Creates images from an image.", Some("ImageEditRequest")),
     ("/tokenize", "post", "Converts text to tokens.", Some("TokenizeRequest")),
     ("/detokenize", "post", "Converts tokens to text.", Some("DetokenizeRequest")),
     ("/v1/jobs", "post", "Creates a job.", Some("JobRequest")),
@@ -51,7 +52,8 @@ fn build(version: &str) -> Value {
             "responses": { "200": { "description": "Success.", "content": { kind: {} } }, "default": error },
         });
         if let Some(schema) = body {
-            operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": reference(schema) } } });
+            let kind = if path == "/v1/images/edits" { "multipart/form-data" } else { "application/json" };
+            operation["requestBody"] = json!({ "required": true, "content": { kind: { "schema": reference(schema) } } });
         }
         if let Some((_, name)) = path.split_once('{').and_then(|(_, rest)| rest.split_once('}').map(|(name, _)| ((), name))) {
             operation["parameters"] = json!([{ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }]);
@@ -77,6 +79,7 @@ fn reference(name: &str) -> Value {
 fn schemas() -> Value {
     let number = |low: f64, high: f64| json!({ "type": ["number", "null"], "minimum": low, "maximum": high });
     let integer = |low: i64, high: i64| json!({ "type": ["integer", "null"], "minimum": low, "maximum": high });
+    let whole = |low: i64, high: i64| json!({ "type": "integer", "minimum": low, "maximum": high });
     let flag = json!({ "type": ["boolean", "null"] });
     let text = json!({ "type": ["string", "null"] });
     let ids = json!({ "type": "array", "items": { "type": "integer", "minimum": 0 } });
@@ -118,6 +121,16 @@ fn schemas() -> Value {
             "response_format": { "enum": ["b64_json", null] }, "output_format": { "enum": ["png", null] }, "user": text,
             "negative_prompt": text, "steps": integer(1, MAX_STEPS as i64), "guidance_scale": number(0.0, 20.0),
             "seed": integer(0, large), "sampler": text, "schedule": text,
+        },
+    });
+    let file = json!({ "type": "string", "format": "binary" });
+    let image_edit = json!({
+        "type": "object", "required": ["prompt", "image"],
+        "properties": {
+            "image": file, "mask": file, "model": { "type": "string" }, "prompt": { "type": "string" }, "n": whole(1, MAX_PICTURES as i64),
+            "size": { "type": "string" }, "negative_prompt": { "type": "string" }, "steps": whole(1, MAX_STEPS as i64),
+            "guidance_scale": { "type": "number", "minimum": 0, "maximum": 20 }, "strength": { "type": "number", "minimum": 0, "maximum": 1 },
+            "seed": whole(0, large), "sampler": { "type": "string" }, "schedule": { "type": "string" },
         },
     });
     let job = json!({
@@ -170,6 +183,6 @@ fn schemas() -> Value {
             "properties": { "model": text, "prompt": text, "content": text, "messages": messages, "add_special_tokens": flag },
         },
         "DetokenizeRequest": { "type": "object", "required": ["tokens"], "properties": { "model": text, "tokens": ids } },
-        "ImageRequest": image, "JobRequest": job,
+        "ImageRequest": image, "ImageEditRequest": image_edit, "JobRequest": job,
     })
 }

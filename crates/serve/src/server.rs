@@ -236,6 +236,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", post(completions::create))
         .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/images/generations", post(images::openai::create))
+        .route("/v1/images/edits", post(images::openai::edit))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
         .route("/v1/jobs", post(jobs::create))

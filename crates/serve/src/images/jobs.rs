@@ -71,11 +71,8 @@ pub(crate) fn start(app: &App, operation: Operation, fields: &Fields) -> ApiResu
             request.mask = Some(request::mask(fields, "mask_image")?);
         }
     }
-    if operation != Operation::Generation
-        && let Some(strength) = fields.get("strength")
-    {
-        let strength = strength.as_f64().filter(|strength| (0.0..=1.0).contains(strength));
-        request.strength = strength.ok_or_else(|| ApiError::invalid("strength", "strength: expected a number from 0 to 1"))?;
+    if operation != Operation::Generation {
+        request.strength = request::strength(fields)?.unwrap_or(request.strength);
     }
     request::finish(&mut request, &service.info)?;
     let events = service.submit(request, loras, true, app.options.limits.picture)?;

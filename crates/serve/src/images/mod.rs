@@ -105,7 +105,7 @@ impl Images {
         let service = self.service.get()?;
         Some(json!({
             "id": service.id, "object": "model", "created": service.created, "owned_by": "warpwave", "root": service.id, "parent": null,
-            "max_model_len": null, "status": "loaded",
+            "max_model_len": null, "status": "loaded", "task": "text-to-image", "image": request::described(service),
         }))
     }
 

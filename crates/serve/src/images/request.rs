@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 use warpwave_diffusion::{Mask, ModelInfo, Picture, PictureLimits, Request, Sampler, Schedule};
 
 use super::Service;
@@ -49,6 +49,18 @@ pub(super) fn read(service: &Service, fields: &Fields) -> ApiResult<Request> {
     Ok(request)
 }
 
+/// What a client must know of the model to make requests, with the values of absent fields.
+pub(super) fn described(service: &Service) -> Value {
+    let info = &service.info;
+    let usual = Request::new(info, "");
+    json!({
+        "samplers": Sampler::ALL.map(Sampler::name), "schedules": Schedule::ALL.map(Schedule::name), "min_size": SIDES.start(),
+        "max_size": SIDES.end(), "size_multiple": info.size_multiple, "default_size": info.default_size.clamp(*SIDES.start(), *SIDES.end()),
+        "steps": usual.steps, "guidance_scale": usual.guidance, "sampler": usual.sampler.name(), "strength": usual.strength,
+        "negative_prompt": !info.family.is_flux(), "loras": service.loras.is_some(),
+    })
+}
+
 fn unknown(field: &str, found: &str, names: &[&str]) -> ApiError {
     ApiError::invalid(field, format!("{field}: expected one of {}, got {found:?}", names.join(", ")))
 }
@@ -82,11 +94,28 @@ fn file(fields: &Fields, name: &str) -> ApiResult<Vec<u8>> {
 }
 
 pub(super) fn picture(fields: &Fields, name: &str) -> ApiResult<Picture> {
-    Picture::decode(&file(fields, name)?, &LIMITS).map_err(|error| ApiError::invalid(name, format!("{name}: {error}")))
+    picture_of(&file(fields, name)?, name)
+}
+
+/// Decodes the picture of a field.
+pub(super) fn picture_of(file: &[u8], name: &str) -> ApiResult<Picture> {
+    Picture::decode(file, &LIMITS).map_err(|error| ApiError::invalid(name, format!("{name}: {error}")))
 }
 
 pub(super) fn mask(fields: &Fields, name: &str) -> ApiResult<Mask> {
     Mask::decode(&file(fields, name)?, &LIMITS).map_err(|error| ApiError::invalid(name, format!("{name}: {error}")))
+}
+
+/// The mask of a file whose transparent pixels are to be repainted, if there are some.
+pub(super) fn transparency_of(file: &[u8], name: &str) -> ApiResult<Option<Mask>> {
+    Mask::from_transparency(file, &LIMITS).map_err(|error| ApiError::invalid(name, format!("{name}: {error}")))
+}
+
+/// How much of a start image changes.
+pub(super) fn strength(fields: &Fields) -> ApiResult<Option<f64>> {
+    let Some(value) = fields.get("strength") else { return Ok(None) };
+    let strength = value.as_f64().filter(|strength| (0.0..=1.0).contains(strength));
+    strength.map(Some).ok_or_else(|| ApiError::invalid("strength", "strength: expected a number from 0 to 1"))
 }
 
 /// The LoRA files of a request: plain names in the server's folder.

@@ -35,14 +35,14 @@ pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) 
 fn described_encoder(encoder: &ServedEncoder) -> Value {
     json!({
         "id": encoder.id, "object": "model", "created": encoder.created, "owned_by": "warpwave", "root": encoder.id, "parent": null,
-        "max_model_len": encoder.config.context, "status": "loaded",
+        "max_model_len": encoder.config.context, "status": "loaded", "task": "feature-extraction",
     })
 }
 
 fn described(slot: &Slot) -> Value {
     json!({
         "id": slot.id, "object": "model", "created": slot.created, "owned_by": "warpwave", "root": slot.id, "parent": null,
-        "max_model_len": slot.loaded().map(|model| model.client.context()), "status": slot.status(),
+        "max_model_len": slot.loaded().map(|model| model.client.context()), "status": slot.status(), "task": "text-generation",
     })
 }
 

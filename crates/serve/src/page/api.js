@@ -35,24 +35,46 @@ export async function getJson(path, key) {
   return (await request(path, key)).json();
 }
 
-/** The chunks of a streamed answer. Aborting the signal ends the request on the server too. */
-export async function* streamChat(body, key, signal) {
-  const options = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal };
-  const response = await request("/v1/chat/completions", key, options);
+/** The events of a stream, with their names. */
+async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
+  let name = "message";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) throw new ApiError(0, "The connection ended before the answer was complete.");
+    if (done) return;
     const lines = (rest + value).split("\n");
     rest = lines.pop();
     for (const line of lines) {
-      if (!line.startsWith("data:")) continue;
-      const data = line.slice(5).trim();
-      if (data === "[DONE]") return;
-      const chunk = JSON.parse(data);
-      if (chunk.error) throw new ApiError(500, chunk.error.message ?? "The answer failed.");
-      yield chunk;
+      if (line === "") name = "message";
+      else if (line.startsWith("event:")) name = line.slice(6).trim();
+      else if (line.startsWith("data:")) yield { name, data: line.slice(5).trim() };
     }
+  }
+}
+
+function post(path, body, key, signal) {
+  return request(path, key, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+}
+
+/** The chunks of a streamed answer. Aborting the signal ends the request on the server too. */
+export async function* streamChat(body, key, signal) {
+  for await (const { data } of events(await post("/v1/chat/completions", body, key, signal))) {
+    if (data === "[DONE]") return;
+    const chunk = JSON.parse(data);
+    if (chunk.error) throw new ApiError(500, chunk.error.message ?? "The answer failed.");
+    yield chunk;
+  }
+  throw new ApiError(0, "The connection ended before the answer was complete.");
+}
+
+/** The events of a job. Aborting the signal ends the job on the server too. */
+export async function* streamJob(body, key, signal) {
+  const { job_id } = await (await post("/v1/jobs", body, key, signal)).json();
+  const response = await request(`/v1/jobs/${encodeURIComponent(job_id)}/stream`, key, { signal });
+  for await (const { name, data } of events(response)) {
+    const event = JSON.parse(data);
+    if (name === "error") throw new ApiError(500, event.message ?? "The job failed.");
+    yield { name, data: event };
   }
 }

@@ -262,13 +262,8 @@ function takeSettings() {
     if (Number.isFinite(value) && input.validity.valid) settings.sampling[input.dataset.setting] = value;
   }
   store.saveSettings(settings);
-  showTheme();
+  store.showTheme(settings);
   if (store.key() !== before || !models.length) connect();
-}
-
-function showTheme() {
-  if (settings.theme) document.documentElement.dataset.theme = settings.theme;
-  else delete document.documentElement.dataset.theme;
 }
 
 function askForKey() {
@@ -294,9 +289,14 @@ async function connect() {
   const own = ++attempt;
   const again = () => setTimeout(() => own === attempt && connect(), 1000);
   try {
-    models = (await getJson("/v1/models", store.key())).data;
+    const all = (await getJson("/v1/models", store.key())).data;
+    models = all.filter(({ task }) => task === "text-generation");
+    const images = all.some(({ task }) => task === "text-to-image");
+    $("images-link").hidden = !images;
     if (models.length) {
       notice("");
+    } else if (images) {
+      location.replace("/images");
     } else {
       const { status, percent } = await getJson("/v1/loading/progress", store.key());
       notice(status === "loading" ? "The model is loading." : `The server is ${status}.`, false, percent);
@@ -370,7 +370,7 @@ $("file").addEventListener("change", async () => {
   $("file").value = "";
   showChats();
 });
-showTheme();
+store.showTheme(settings);
 const last = store.chats()[0];
 if (last) chat = last;
 showChat();

@@ -1,6 +1,7 @@
-//! The chat page at `/`: files that are part of the program.
+//! The chat page at `/` and the image page at `/images`: files that are part of the program.
 //!
-//! Its policy allows nothing but these files and this server's API: no inline code, no other host. What a model writes becomes text nodes.
+//! Its policy allows nothing but these files, this server's API and images made by the page (`blob:`): no inline code, no other host. What a model
+//! writes becomes text nodes.
 
 use std::sync::Arc;
 
@@ -11,16 +12,20 @@ use axum::routing::get;
 
 use crate::app::App;
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
 /// Path, type and content of each file.
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("/", "text/html; charset=utf-8", include_str!("index.html")),
     ("/page/style.css", "text/css; charset=utf-8", include_str!("style.css")),
     ("/page/icon.svg", "image/svg+xml", include_str!("icon.svg")),
     ("/page/app.js", "text/javascript; charset=utf-8", include_str!("app.js")),
     ("/page/api.js", "text/javascript; charset=utf-8", include_str!("api.js")),
+    ("/images", "text/html; charset=utf-8", include_str!("images.html")),
+    ("/page/images.js", "text/javascript; charset=utf-8", include_str!("images.js")),
+    ("/page/gallery.js", "text/javascript; charset=utf-8", include_str!("gallery.js")),
+    ("/page/mask.js", "text/javascript; charset=utf-8", include_str!("mask.js")),
     ("/page/markdown.js", "text/javascript; charset=utf-8", include_str!("markdown.js")),
     ("/page/store.js", "text/javascript; charset=utf-8", include_str!("store.js")),
 ];
@@ -60,7 +65,9 @@ mod tests {
                 assert!(!text.contains(way), "{path} has {way}");
             }
         }
-        assert!(!FILES[0].2.contains("<style") && FILES[0].2.matches("<script").count() == 1);
+        for (path, _, text) in FILES.iter().filter(|(_, kind, _)| kind.starts_with("text/html")) {
+            assert!(!text.contains("<style") && text.matches("<script").count() == 1, "{path}");
+        }
         assert!(has("/") && has("/page/app.js") && !has("/page/mod.rs"));
     }
 }

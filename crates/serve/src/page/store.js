@@ -88,3 +88,8 @@ export function saveKey(value, remember) {
   sessionStorage.removeItem(KEY);
   if (value) (remember ? localStorage : sessionStorage).setItem(KEY, value);
 }
+
+export function showTheme({ theme }) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}

@@ -1,4 +1,5 @@
 //! A headless Chromium, driven over WebDriver.
+#![allow(dead_code)]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -97,6 +98,14 @@ impl Browser {
 
     pub fn click(&self, selector: &str) {
         self.ask(&format!("/element/{}/click", self.element(selector)), &json!({}));
+    }
+
+    /// Drags the mouse over an element, from one place to another, in pixels from its center.
+    pub fn drag(&self, selector: &str, from: (i32, i32), to: (i32, i32)) {
+        let origin = json!({ ELEMENT: self.element(selector) });
+        let move_to = |(x, y): (i32, i32)| json!({ "type": "pointerMove", "origin": origin, "x": x, "y": y, "duration": 50 });
+        let steps = json!([move_to(from), { "type": "pointerDown", "button": 0 }, move_to(to), { "type": "pointerUp", "button": 0 }]);
+        self.ask("/actions", &json!({ "actions": [{ "type": "pointer", "id": "mouse", "actions": steps }] }));
     }
 
     /// Types into a field, after what it contains.
