@@ -13,7 +13,9 @@ use warpwave_tensor::Device;
 
 use crate::config::{ClipConfig, FluxConfig, T5Config, UnetConfig, VaeConfig};
 use crate::error::Result;
+use crate::generate::Request;
 use crate::info::ModelInfo;
+use crate::memory::{self, MemoryEstimate};
 use crate::model::Model;
 use crate::names::Naming;
 use crate::tokenizer::Tokenizer;
@@ -38,6 +40,9 @@ pub struct LoadOptions {
     ///
     /// What overflows in `f16` is computed in a larger type: T5 in `bf16`, and autoencoders in `f32` unless their configuration allows it.
     pub dtype: Option<DType>,
+    /// Load each text encoder and the autoencoder when it is used, and free it afterwards. Images take longer and need less memory:
+    /// [`Checkpoint::memory`] tells how much.
+    pub on_demand: bool,
 }
 
 /// The denoiser's sizes.
@@ -122,6 +127,11 @@ impl Checkpoint {
 
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
+    }
+
+    /// Estimates the memory that loading with these options and a request take on a device, without reading weights.
+    pub fn memory(&self, device: &Device, options: LoadOptions, request: &Request) -> Result<MemoryEstimate> {
+        memory::estimate(self, device, options, request)
     }
 
     /// Loads the weights to a device.

@@ -209,7 +209,7 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
         request,
         shape: [1, info.latent_channels, height / info.latent_scale, width / info.latent_scale],
         pictures: request.pictures,
-        tile: (width * height > UNTILED).then_some(TILE),
+        tile: tile(width, height),
         extra: Extra {
             time_ids: (info.family == Family::Sdxl).then(|| {
                 let (height, width) = (height as f32, width as f32);
@@ -254,11 +254,16 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
     // The autoencoder may need the memory.
     drop(denoiser);
     let latents = run.tensor(&x)?;
-    let mut pictures = (0..run.pictures).map(|k| run.decode(&latents, k)).collect::<Result<Vec<_>>>()?;
+    let mut pictures = run.decode(&latents)?;
     if let (Some(original), Some(mask)) = (&picture, &mask) {
         pictures.iter_mut().for_each(|picture| picture.paste(original, mask));
     }
     Ok(Generated { pictures, latents, trajectory })
+}
+
+/// The tiles in which pictures of this size are encoded and decoded.
+pub(crate) fn tile(width: usize, height: usize) -> Option<usize> {
+    (width * height > UNTILED).then_some(TILE)
 }
 
 /// What stays the same in a run.
@@ -454,14 +459,18 @@ impl<'a> Run<'a> {
     }
 
     /// Decodes one picture.
-    fn decode(&self, latents: &Tensor, picture: usize) -> Result<Picture> {
+    fn decode(&self, latents: &Tensor) -> Result<Vec<Picture>> {
         let info = self.model.info();
-        let values = latents.narrow(0, picture, 1)?.contiguous()?.to_vec::<f32>()?;
         let unscaled = |value: &f32| (f64::from(*value) / info.vae_scaling + info.vae_shift) as f32;
-        let own = Tensor::new(&values.iter().map(unscaled).collect::<Vec<_>>(), &self.shape, self.model.device())?;
-        let image = self.model.vae_decode(&own, self.tile)?.cast(DType::F32)?;
-        let (height, width) = (image.size(2), image.size(3));
-        Picture::from_planes(width, height, &image.to_vec::<f32>()?)
+        let one = |picture: usize| {
+            let values = latents.narrow(0, picture, 1)?.contiguous()?.to_vec::<f32>()?;
+            Ok(Tensor::new(&values.iter().map(unscaled).collect::<Vec<_>>(), &self.shape, self.model.device())?)
+        };
+        self.model.vae_decode_each((0..self.pictures).map(one), self.tile, |image| {
+            let image = image.cast(DType::F32)?;
+            let (height, width) = (image.size(2), image.size(3));
+            Picture::from_planes(width, height, &image.to_vec::<f32>()?)
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! LoRA files: low-rank changes of weights, in the names of diffusers, PEFT and kohya.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Tensor};
@@ -48,7 +48,7 @@ struct Change {
     down: Tensor,
     up: Tensor,
     scale: f64,
-    used: Cell<bool>,
+    used: AtomicBool,
 }
 
 /// The changes of a network.
@@ -101,7 +101,7 @@ impl AllLoras {
     /// Fails if a layer was not found in the networks, which have been loaded by now.
     pub fn check_used(&self) -> Result<()> {
         let changes = self.0.values().flat_map(|loras| loras.changes.values().flatten());
-        match changes.filter(|change| !change.used.get()).min_by(|a, b| a.name.cmp(&b.name)) {
+        match changes.filter(|change| !change.used.load(Ordering::Relaxed)).min_by(|a, b| a.name.cmp(&b.name)) {
             Some(change) => {
                 Err(bad_weight(&change.path, &change.name, "the model has no such layer; the LoRA is for another family of models"))
             }
@@ -164,7 +164,7 @@ fn change(path: &Path, parts: Parts, strength: f64) -> Result<Change> {
         return Err(bad(format!("the down matrix has rank {rank}, the up matrix {}", up.size(1))));
     }
     let scale = strength * f64::from(parts.alpha.unwrap_or(rank as f32)) / rank as f64;
-    Ok(Change { down: down.clone(), up: up.clone(), scale, used: Cell::new(false), name: parts.name, path })
+    Ok(Change { down: down.clone(), up: up.clone(), scale, used: AtomicBool::new(false), name: parts.name, path })
 }
 
 impl Loras {
@@ -193,7 +193,7 @@ impl Loras {
     pub fn delta(&self, name: &str, shape: &[usize]) -> Result<Option<Tensor>> {
         let mut sum: Option<Tensor> = None;
         for (change, transform) in self.find(name) {
-            change.used.set(true);
+            change.used.store(true, Ordering::Relaxed);
             let (rows, columns) = (change.up.size(0), change.down.size(1));
             let wanted: usize = shape[1..].iter().product();
             let part = match transform {

@@ -59,11 +59,41 @@ pub struct Model {
     checkpoint: Checkpoint,
     device: Device,
     dtype: DType,
-    text: Vec<TextEncoder>,
+    text: Vec<Held<TextEncoder>>,
     pub(crate) denoiser: Denoiser,
-    vae: Vae,
+    vae: Held<Vae>,
     /// The networks that LoRAs change now.
     changed: Vec<Network>,
+    /// The LoRAs that text encoders get when they are loaded for a use.
+    loras: Option<AllLoras>,
+}
+
+/// A network that stays loaded, or is loaded for each use.
+enum Held<T> {
+    Loaded(Box<T>),
+    OnDemand,
+}
+
+impl<T> Held<T> {
+    fn new(on_demand: bool, load: impl FnOnce() -> Result<T>) -> Result<Held<T>> {
+        if on_demand { Ok(Held::OnDemand) } else { Ok(Held::Loaded(Box::new(load()?))) }
+    }
+
+    /// Calls `run` with the network. What was loaded for it is freed, with the memory that the call left in the pool.
+    fn with<R>(&self, device: &Device, load: impl FnOnce() -> Result<T>, run: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+        match self {
+            Held::Loaded(network) => run(network),
+            Held::OnDemand => {
+                // Before, the pool may hold the memory of other calls.
+                device.trim()?;
+                let network = load()?;
+                let result = run(&network)?;
+                drop(network);
+                device.trim()?;
+                Ok(result)
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Model {
@@ -86,17 +116,35 @@ impl Model {
             return Err(bad_argument("load", format!("expected f32, f16 or bf16, got {dtype}")));
         }
         let parts = checkpoint.parts();
-        let upcast = dtype == DType::F16 && parts.vae_config.upcast;
-        let vae = Loader::new(&parts.vae, device, if upcast { DType::F32 } else { dtype }, None);
+        let on_demand = options.on_demand;
+        let text = |i| Held::new(on_demand, || load_text(checkpoint, i, device, dtype, None));
         Ok(Model {
             denoiser: load_denoiser(checkpoint, device, dtype, None)?,
-            text: (0..parts.text.len()).map(|i| load_text(checkpoint, i, device, dtype, None)).collect::<Result<_>>()?,
-            vae: Vae::load(&parts.vae_config, &vae)?,
+            text: (0..parts.text.len()).map(text).collect::<Result<_>>()?,
+            vae: Held::new(on_demand, || load_vae(checkpoint, device, dtype))?,
             checkpoint: checkpoint.clone(),
             device: device.clone(),
             dtype,
             changed: Vec::new(),
+            loras: None,
         })
+    }
+
+    /// Calls `run` with a text encoder.
+    fn with_text<R>(&self, i: usize, run: impl FnOnce(&TextEncoder) -> Result<R>) -> Result<R> {
+        let load = || load_text(&self.checkpoint, i, &self.device, self.dtype, self.loras.as_ref());
+        self.text[i].with(&self.device, load, run)
+    }
+
+    fn with_clip<R>(&self, i: usize, run: impl FnOnce(&Clip) -> Result<R>) -> Result<R> {
+        self.with_text(i, |text| match text {
+            TextEncoder::Clip(clip) => run(clip),
+            TextEncoder::T5(_) => Err(bad_argument("encode", format!("text encoder {i} is not CLIP"))),
+        })
+    }
+
+    fn with_vae<R>(&self, run: impl FnOnce(&Vae) -> Result<R>) -> Result<R> {
+        self.vae.with(&self.device, || load_vae(&self.checkpoint, &self.device, self.dtype), run)
     }
 
     /// Returns the facts about the model.
@@ -150,17 +198,24 @@ impl Model {
             return Err(bad_argument("encode", reason));
         }
         let rows = |i: usize| tokens.encoders.get(i).map_or(&[][..], Vec::as_slice);
-        match (&self.text[..], self.info().family) {
-            ([TextEncoder::Clip(clip)], _) => Ok(Conditioning { context: clip.encode(rows(0), clip_skip, true)?.states, pooled: None }),
-            ([TextEncoder::Clip(first), TextEncoder::Clip(second)], _) => {
+        let is_t5 = |config: &TextConfig| matches!(config, TextConfig::T5(_));
+        match &self.checkpoint.parts().text[..] {
+            [_] => Ok(Conditioning { context: self.with_clip(0, |clip| clip.encode(rows(0), clip_skip, true))?.states, pooled: None }),
+            [_, second] if is_t5(&second.config) => {
+                let context = self.with_text(1, |text| match text {
+                    TextEncoder::T5(t5) => t5.encode(rows(1)),
+                    TextEncoder::Clip(_) => Err(bad_argument("encode", "text encoder 1 is not T5")),
+                })?;
+                let pooled = self.with_clip(0, |clip| clip.encode(rows(0), clip_skip, true))?.pooled;
+                Ok(Conditioning { context, pooled: Some(pooled) })
+            }
+            [_, _] => {
                 let skip = clip_skip.saturating_add(1);
-                let (first, second) = (first.encode(rows(0), skip, false)?, second.encode(rows(1), skip, false)?);
+                let first = self.with_clip(0, |clip| clip.encode(rows(0), skip, false))?;
+                let second = self.with_clip(1, |clip| clip.encode(rows(1), skip, false))?;
                 Ok(Conditioning { context: Tensor::cat(&[first.states, second.states], 2)?, pooled: Some(second.pooled) })
             }
-            ([TextEncoder::Clip(clip), TextEncoder::T5(t5)], _) => {
-                Ok(Conditioning { context: t5.encode(rows(1))?, pooled: Some(clip.encode(rows(0), clip_skip, true)?.pooled) })
-            }
-            (_, family) => Err(bad_argument("encode", format!("unexpected text encoders of {family:?}"))),
+            other => Err(bad_argument("encode", format!("expected one or two text encoders, got {}", other.len()))),
         }
     }
 
@@ -179,31 +234,37 @@ impl Model {
     /// `tile` bounds the memory: larger images are decoded in tiles of that many pixels, a multiple of 64, which are blended where they
     /// overlap. Tiles differ slightly from the whole, since each has its own normalization.
     pub fn vae_decode(&self, latents: &Tensor, tile: Option<usize>) -> Result<Tensor> {
-        let scale = self.vae.factor();
-        match tiles::size("vae_decode", tile, scale)? {
-            Some(tile) if latents.rank() == 4 && latents.size(2).max(latents.size(3)) > tile / scale => {
-                tiles::run(latents, tile / scale, scale, 1, &|part| self.vae.decode(part))
-            }
-            _ => self.vae.decode(latents),
-        }
+        self.with_vae(|vae| decode(vae, latents, tile))
+    }
+
+    /// Decodes several latents one after the other.
+    pub(crate) fn vae_decode_each<R>(
+        &self,
+        latents: impl Iterator<Item = Result<Tensor>>,
+        tile: Option<usize>,
+        take: impl Fn(Tensor) -> Result<R>,
+    ) -> Result<Vec<R>> {
+        self.with_vae(|vae| latents.map(|latents| take(decode(vae, &latents?, tile)?)).collect())
     }
 
     /// Encodes an image of −1 to 1, `f32` of (images, 3, height, width). Returns mean and logarithm of the variance of the autoencoder's
     /// latents (not scaled). `tile` as in [`Model::vae_decode`].
     pub fn vae_encode(&self, image: &Tensor, tile: Option<usize>) -> Result<(Tensor, Tensor)> {
-        let scale = self.vae.factor();
-        match tiles::size("vae_encode", tile, scale)? {
-            Some(tile) if image.rank() == 4 && image.size(2).max(image.size(3)) > tile => {
-                self.vae.check_image(image)?;
-                let moments = tiles::run(image, tile, 1, scale, &|part| {
-                    let (mean, logvar) = self.vae.encode(part)?;
-                    Ok(Tensor::cat(&[mean, logvar], 1)?)
-                })?;
-                let channels = moments.size(1) / 2;
-                Ok((moments.narrow(1, 0, channels)?.contiguous()?, moments.narrow(1, channels, channels)?.contiguous()?))
+        self.with_vae(|vae| {
+            let scale = vae.factor();
+            match tiles::size("vae_encode", tile, scale)? {
+                Some(tile) if image.rank() == 4 && image.size(2).max(image.size(3)) > tile => {
+                    vae.check_image(image)?;
+                    let moments = tiles::run(image, tile, 1, scale, &|part| {
+                        let (mean, logvar) = vae.encode(part)?;
+                        Ok(Tensor::cat(&[mean, logvar], 1)?)
+                    })?;
+                    let channels = moments.size(1) / 2;
+                    Ok((moments.narrow(1, 0, channels)?.contiguous()?, moments.narrow(1, channels, channels)?.contiguous()?))
+                }
+                _ => vae.encode(image),
             }
-            _ => self.vae.encode(image),
-        }
+        })
     }
 
     /// Applies LoRA files with their strengths, instead of those applied before. With an empty list the weights are bit-equal to the
@@ -226,9 +287,12 @@ impl Model {
             self.denoiser = denoiser;
         }
         for (i, encoder) in text {
-            self.text[i] = encoder;
+            if let Held::Loaded(held) = &mut self.text[i] {
+                **held = encoder;
+            }
         }
         self.changed = all.networks();
+        self.loras = Some(all);
         Ok(())
     }
 }
@@ -240,6 +304,22 @@ fn load_denoiser(checkpoint: &Checkpoint, device: &Device, dtype: DType, loras: 
         DenoiserConfig::Unet(config) => Denoiser::Unet(Box::new(Unet::load(config, &loader)?)),
         DenoiserConfig::Flux(config) => Denoiser::Flux(Box::new(Flux::load(config, &loader)?)),
     })
+}
+
+fn decode(vae: &Vae, latents: &Tensor, tile: Option<usize>) -> Result<Tensor> {
+    let scale = vae.factor();
+    match tiles::size("vae_decode", tile, scale)? {
+        Some(tile) if latents.rank() == 4 && latents.size(2).max(latents.size(3)) > tile / scale => {
+            tiles::run(latents, tile / scale, scale, 1, &|part| vae.decode(part))
+        }
+        _ => vae.decode(latents),
+    }
+}
+
+fn load_vae(checkpoint: &Checkpoint, device: &Device, dtype: DType) -> Result<Vae> {
+    let parts = checkpoint.parts();
+    let upcast = dtype == DType::F16 && parts.vae_config.upcast;
+    Vae::load(&parts.vae_config, &Loader::new(&parts.vae, device, if upcast { DType::F32 } else { dtype }, None))
 }
 
 fn load_text(checkpoint: &Checkpoint, i: usize, device: &Device, dtype: DType, loras: Option<&AllLoras>) -> Result<TextEncoder> {

@@ -10,7 +10,7 @@ use warpwave_tensor::{Device, Tensor};
 use warpwave_test_support::virtual_device;
 
 fn load(name: &str, device: &Device, dtype: DType) -> Model {
-    Checkpoint::open(folder(name)).unwrap().load(device, LoadOptions { dtype: Some(dtype) }).unwrap()
+    Checkpoint::open(folder(name)).unwrap().load(device, LoadOptions { dtype: Some(dtype), ..LoadOptions::default() }).unwrap()
 }
 
 /// The denoiser's output for the first timestep, and the expected one.

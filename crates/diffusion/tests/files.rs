@@ -11,7 +11,10 @@ use warpwave_tensor::{Device, Tensor};
 use warpwave_test_support::{Random, seed};
 
 fn open(path: &Path, options: &OpenOptions) -> Model {
-    Checkpoint::open_with(path, options).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32) }).unwrap()
+    Checkpoint::open_with(path, options)
+        .unwrap()
+        .load(&device(), LoadOptions { dtype: Some(DType::F32), ..LoadOptions::default() })
+        .unwrap()
 }
 
 /// What all networks of a model compute: text, pooled text, denoiser, and both ways of the autoencoder.

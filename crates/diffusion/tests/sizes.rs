@@ -218,7 +218,7 @@ fn loaded(tensors: &[(String, Vec<usize>)]) -> (warpwave_diffusion::ModelInfo, u
     write(&path, tensors);
     let checkpoint = Checkpoint::open(&path).unwrap();
     let device = Device::meta(&Device::Cpu);
-    let model = checkpoint.load(&device, LoadOptions { dtype: Some(DType::F32) }).unwrap();
+    let model = checkpoint.load(&device, LoadOptions { dtype: Some(DType::F32), ..LoadOptions::default() }).unwrap();
     let Device::Meta(meta) = &device else { panic!("not a meta device") };
     let bytes = meta.memory().current;
     drop(model);

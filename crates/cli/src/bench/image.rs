@@ -73,7 +73,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
             return Err(usage(format!("--size {size}: expected a multiple of {}", info.size_multiple)));
         }
         let start = Instant::now();
-        let model = checkpoint.load(&device, LoadOptions { dtype: Some(dtype) })?;
+        let model = checkpoint.load(&device, LoadOptions { dtype: Some(dtype), ..LoadOptions::default() })?;
         device.synchronize()?;
         writeln!(context.err, "{random}: loaded in {:.1} s", start.elapsed().as_secs_f64())?;
         let ours = measure(&model, *random, size, usize::from(options.steps))?;

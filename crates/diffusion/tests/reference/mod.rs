@@ -55,7 +55,7 @@ impl Expected {
 
 /// A model in `f32` on the tested device.
 pub fn load(name: &str) -> Model {
-    Checkpoint::open(folder(name)).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32) }).unwrap()
+    Checkpoint::open(folder(name)).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32), ..LoadOptions::default() }).unwrap()
 }
 
 /// `case.json`.

@@ -23,7 +23,8 @@ pub struct Reference {
 impl Reference {
     pub fn open(name: &'static str) -> Reference {
         let folder = fixtures().join("models").join(name);
-        let model = Checkpoint::open(&folder).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32) }).unwrap();
+        let model =
+            Checkpoint::open(&folder).unwrap().load(&device(), LoadOptions { dtype: Some(DType::F32), ..LoadOptions::default() }).unwrap();
         let case = serde_json::from_slice(&std::fs::read(folder.join("case.json")).unwrap()).unwrap();
         let samplers = folder.join("samplers.safetensors");
         let samplers = if samplers.exists() { safetensors::load(samplers, &Device::Cpu).unwrap() } else { HashMap::new() };
