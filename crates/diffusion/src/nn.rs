@@ -82,6 +82,12 @@ impl LayerNorm {
         let out = x.permute(&[0, 3, 1, 2])?.group_norm(groups, &self.weight, &self.bias, self.eps)?;
         Ok(out.permute(&[0, 2, 3, 1])?.contiguous()?)
     }
+
+    /// [`LayerNorm::grouped`] followed by SiLU.
+    pub fn grouped_silu(&self, x: &Tensor, groups: usize) -> Result<Tensor> {
+        let out = x.permute(&[0, 3, 1, 2])?.group_norm_silu(groups, &self.weight, &self.bias, self.eps)?;
+        Ok(out.permute(&[0, 2, 3, 1])?.contiguous()?)
+    }
 }
 
 /// Doubles the size of images, or resizes them to that of `like`.

@@ -35,11 +35,11 @@ impl Resnet {
 
     /// `time` is the activated time embedding, (images, width).
     pub fn forward(&self, x: &Tensor, time: Option<&Tensor>) -> Result<Tensor> {
-        let mut hidden = self.conv1.forward(&self.norm1.grouped(x, self.groups)?.silu()?)?;
+        let mut hidden = self.conv1.forward(&self.norm1.grouped_silu(x, self.groups)?)?;
         if let Some((linear, time)) = self.time.as_ref().zip(time) {
             hidden = (hidden + linear.forward(time)?.unsqueeze(1)?.unsqueeze(1)?)?;
         }
-        let hidden = self.conv2.forward(&self.norm2.grouped(&hidden, self.groups)?.silu()?)?;
+        let hidden = self.conv2.forward(&self.norm2.grouped_silu(&hidden, self.groups)?)?;
         let skip = match &self.shortcut {
             Some(shortcut) => shortcut.forward(x)?,
             None => x.clone(),
@@ -298,7 +298,7 @@ impl Unet {
                 x = sampler.forward(&upsample(&x, [skip.size(1), skip.size(2)])?)?;
             }
         }
-        let out = self.conv_out.forward(&self.norm_out.grouped(&x, config.groups)?.silu()?)?;
+        let out = self.conv_out.forward(&self.norm_out.grouped_silu(&x, config.groups)?)?;
         Ok(out.permute(&[0, 3, 1, 2])?.contiguous()?.cast(DType::F32)?)
     }
 

@@ -192,6 +192,6 @@ impl Vae {
     }
 
     fn finish(&self, half: &Half, x: &Tensor) -> Result<Tensor> {
-        half.conv_out.forward(&half.norm_out.grouped(x, self.config.groups)?.silu()?)
+        half.conv_out.forward(&half.norm_out.grouped_silu(x, self.config.groups)?)
     }
 }

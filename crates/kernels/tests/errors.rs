@@ -186,8 +186,8 @@ fn reductions_reject_invalid_calls() {
             let halves = stream.alloc_zeroed::<f16>(64).unwrap();
             kernels.rms_norm(stream, &View::new(&halves, square)?, &norm(None, None, 0.0), out)
         });
-        refuses("groups that do not fit", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 3, &plain, out));
-        refuses("no groups", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 0, &plain, out));
+        refuses("groups that do not fit", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 3, &plain, false, out));
+        refuses("no groups", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 0, &plain, false, out));
         let mut other = poisoned(&stream, 64);
         let mut residual = ViewMut::new(&mut other, row(64)).unwrap();
         let mut out = poisoned(&stream, 64);

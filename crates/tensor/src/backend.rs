@@ -205,7 +205,8 @@ pub(crate) trait Backend {
     fn reduce(&self, op: Reduce, x: &Operand<'_>, dims: &[usize], out: &mut OperandMut<'_>) -> Result<()>;
     fn softmax(&self, x: &Operand<'_>, dim: usize, log: bool, out: &mut OperandMut<'_>) -> Result<()>;
     fn layer_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, bias: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()>;
-    /// Groups of channels of (images, channels, height, width); `out` has any strides.
+    /// Groups of channels of (images, channels, height, width), with `silu` followed by SiLU; `out` has any strides.
+    #[expect(clippy::too_many_arguments, reason = "an operation with its parameters")]
     fn group_norm(
         &self,
         x: &Operand<'_>,
@@ -213,6 +214,7 @@ pub(crate) trait Backend {
         weight: &Operand<'_>,
         bias: &Operand<'_>,
         eps: f32,
+        silu: bool,
         out: &mut OperandMut<'_>,
     ) -> Result<()>;
     fn rms_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()>;

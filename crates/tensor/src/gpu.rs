@@ -274,10 +274,11 @@ impl Backend for Gpu {
         weight: &Operand<'_>,
         bias: &Operand<'_>,
         eps: f32,
+        silu: bool,
         out: &mut OperandMut<'_>,
     ) -> Result<()> {
         let norm = Norm { weight: Some(view(weight)?), bias: Some(view(bias)?), epsilon: eps.into() };
-        Ok(self.kernels.group_norm(&self.stream, &view(x)?, groups, &norm, &mut view_mut(out)?)?)
+        Ok(self.kernels.group_norm(&self.stream, &view(x)?, groups, &norm, silu, &mut view_mut(out)?)?)
     }
 
     fn rms_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()> {

@@ -188,7 +188,16 @@ impl Backend for Meta {
         Ok(())
     }
 
-    fn group_norm(&self, _: &Operand<'_>, _: usize, _: &Operand<'_>, _: &Operand<'_>, _: f32, _: &mut OperandMut<'_>) -> Result<()> {
+    fn group_norm(
+        &self,
+        _: &Operand<'_>,
+        _: usize,
+        _: &Operand<'_>,
+        _: &Operand<'_>,
+        _: f32,
+        _: bool,
+        _: &mut OperandMut<'_>,
+    ) -> Result<()> {
         Ok(())
     }
 

@@ -121,6 +121,15 @@ impl Tensor {
     /// Normalizes groups of channels of (images, channels, height, width), of `f32`, `f16` or `bf16`: `(x - mean) / √(variance + epsilon)`,
     /// times the channel's weight, plus its bias. Channels that are adjacent in memory stay so.
     pub fn group_norm(&self, groups: usize, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
+        self.normalize_groups(groups, weight, bias, epsilon, false)
+    }
+
+    /// Returns [`Tensor::group_norm`] followed by [`Tensor::silu`], fused.
+    pub fn group_norm_silu(&self, groups: usize, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
+        self.normalize_groups(groups, weight, bias, epsilon, true)
+    }
+
+    fn normalize_groups(&self, groups: usize, weight: &Tensor, bias: &Tensor, epsilon: f32, silu: bool) -> Result<Tensor> {
         let op = "group_norm";
         let &[images, channels, height, width] = self.shape() else {
             return Err(shape(op, format!("expected (images, channels, height, width), got {:?}", self.shape())));
@@ -136,7 +145,7 @@ impl Tensor {
         pixels.check_norm(op, bias, epsilon)?;
         weight.check_same_kind(op, "the bias", bias)?;
         self.build_image([images, channels, height, width], |backend, out| {
-            backend.group_norm(&self.operand(), groups, &weight.operand(), &bias.operand(), epsilon, out)
+            backend.group_norm(&self.operand(), groups, &weight.operand(), &bias.operand(), epsilon, silu, out)
         })
     }
 

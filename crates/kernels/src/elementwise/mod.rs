@@ -301,7 +301,7 @@ impl Kernels {
         self.unary_to(stream, op, x.as_view(), x.as_view())
     }
 
-    fn unary_to(&self, stream: &Stream, op: Unary, x: View<'_>, out: View<'_>) -> Result<()> {
+    pub(crate) fn unary_to(&self, stream: &Stream, op: Unary, x: View<'_>, out: View<'_>) -> Result<()> {
         let dtype = x.dtype();
         if !op.takes(dtype) {
             let expected = if op.takes(DType::I32) { "a float or signed integer" } else { "a float" };

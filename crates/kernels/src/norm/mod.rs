@@ -1,10 +1,13 @@
 //! Softmax and normalization of rows.
 
+mod channels_last;
+
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::common::rows::{Dim, PACK, RowDims, merged, packs_are_aligned};
 use crate::dtype::DType;
+use crate::elementwise::Unary;
 use crate::elementwise::plan::divisor;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, check_no_overlap, check_same_dtype, dtype_error, launch_error, shape_error};
@@ -68,6 +71,8 @@ struct Call<'a> {
     axes: std::ops::Range<usize>,
     /// Groups of a group norm.
     groups: usize,
+    /// Whether a group norm is followed by SiLU.
+    silu: bool,
 }
 
 /// Whether registers are too scarce for many vectors per thread.
@@ -147,7 +152,7 @@ impl Kernels {
         if axis >= x.layout().shape().len() {
             return Err(bad(op, format!("dimension {axis} is out of range for shape {:?}", x.layout().shape())));
         }
-        self.normalize(stream, &Call { op, x, residual: None, norm: None, out, axes: axis..axis + 1, groups: 1 })
+        self.normalize(stream, &Call { op, x, residual: None, norm: None, out, axes: axis..axis + 1, groups: 1, silu: false })
     }
 
     /// Computes `out = x / √(mean(x²) + ε) · weight` along the last axis. An f32 input may yield a 16-bit result.
@@ -200,11 +205,20 @@ impl Kernels {
         if op == "rms_norm" && norm.bias.is_some() {
             return Err(bad(op, "a bias is not supported".to_owned()));
         }
-        self.normalize(stream, &Call { op, x, residual, norm: Some(*norm), out, axes: rank - 1..rank, groups: 1 })
+        self.normalize(stream, &Call { op, x, residual, norm: Some(*norm), out, axes: rank - 1..rank, groups: 1, silu: false })
     }
 
-    /// Normalizes each group of channels like [`Kernels::layer_norm`], with a weight and bias per channel. Axis 1 is the channels.
-    pub fn group_norm(&self, stream: &Stream, x: &View<'_>, groups: usize, norm: &Norm<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+    /// Normalizes each group of channels like [`Kernels::layer_norm`], with a weight and bias per channel; with `silu`, then computes
+    /// `out = out / (1 + e^-out)`. Axis 1 is the channels. Images whose channels are adjacent in memory are fast.
+    pub fn group_norm(
+        &self,
+        stream: &Stream,
+        x: &View<'_>,
+        groups: usize,
+        norm: &Norm<'_>,
+        silu: bool,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
         let (op, shape) = ("group_norm", x.layout().shape());
         if shape.len() < 2 {
             return Err(shape_error(op, "input", x, "(batch, channels, ...)"));
@@ -212,8 +226,10 @@ impl Kernels {
         if groups == 0 || !shape[1].is_multiple_of(groups) {
             return Err(bad(op, format!("{} channels cannot be divided into {groups} groups", shape[1])));
         }
-        let out = out.as_view();
-        self.normalize(stream, &Call { op, x: *x, residual: None, norm: Some(*norm), out, axes: 1..shape.len(), groups })
+        self.normalize(
+            stream,
+            &Call { op, x: *x, residual: None, norm: Some(*norm), out: out.as_view(), axes: 1..shape.len(), groups, silu },
+        )
     }
 
     /// Runs the common checks, then launches.
@@ -269,11 +285,17 @@ impl Kernels {
         if out.layout().is_empty() {
             return Ok(());
         }
-        self.launch_norm(stream, call, kind)
+        match (norm, channels_last::Plan::new(x, out, call.groups)) {
+            (Some(norm), Some(plan)) if *op == "group_norm" => plan.launch(self, stream, [x, out], (norm, kind), call.groups, call.silu),
+            _ => {
+                self.launch_norm(stream, call, kind)?;
+                if call.silu { self.unary_to(stream, Unary::Silu, *out, *out) } else { Ok(()) }
+            }
+        }
     }
 
     fn launch_norm(&self, stream: &Stream, call: &Call<'_>, kind: DType) -> Result<()> {
-        let Call { op, x, residual, norm, out, axes, groups } = call;
+        let Call { op, x, residual, norm, out, axes, groups, .. } = call;
         let (shape, dtype) = (x.layout().shape(), x.dtype());
         let strides = |d: usize| {
             let residual = residual.map_or(0, |view| view.layout().strides()[d]);
@@ -454,7 +476,8 @@ fn strided(rows: usize) -> Variant {
 
 /// Lists the programs.
 pub(crate) fn programs() -> Vec<Program> {
-    let mut programs = vec![clusters("layer_norm", DType::F32, DType::F32)];
+    let mut programs = channels_last::programs();
+    programs.push(clusters("layer_norm", DType::F32, DType::F32));
     for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
         for items in std::iter::once(0).chain(ITEMS) {
             let softmaxes = ["softmax", "log_softmax"];

@@ -12,7 +12,8 @@ use crate::common::{Random, full, seed};
 use crate::reduce::{exact_sum, share, step};
 use crate::suite::{Suite, on_each_device, places, room};
 
-const OPS: [&str; 7] = ["softmax", "log_softmax", "rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "group_norm"];
+const OPS: [&str; 8] =
+    ["softmax", "log_softmax", "rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "group_norm", "group_norm_silu"];
 const TYPES: [DType; 4] = [DType::F16, DType::Bf16, DType::F32, DType::F64];
 /// Operations of f32 whose results may be of 16 bits, and these.
 const NARROWED: [(&str, DType); 4] =
@@ -94,7 +95,19 @@ fn arrangement(name: &str, random: &mut Random) -> ([Layout; 3], usize) {
 /// Layouts for groups of channels: `[n, channels, …]`.
 fn grouped(name: &str, random: &mut Random) -> ([Layout; 3], usize) {
     let contiguous = |shape: &[usize]| Layout::contiguous(shape).unwrap();
+    // Channels adjacent in memory.
+    let nhwc = |shape: &[usize; 4]| contiguous(shape).transpose(1, 3).unwrap();
     match name {
+        "long rows" => ([nhwc(&[2, 32, 31, 320]); 3], 32),
+        "wide odd rows" => ([nhwc(&[1, 9, 11, 30]); 3], [1, 3, 30][random.below(3)]),
+        "four dimensions" => ([nhwc(&[3, 1 + random.below(70), 5, 8 * (1 + random.below(20))]); 3], [1, 2, 4, 8][random.below(4)]),
+        "many long rows" => ([nhwc(&[1, 500, 560, 8]); 3], 4),
+        "longer rows" => ([nhwc(&[2, 3, 3, 2560]); 3], 32),
+        "rows apart" => {
+            let apart = |pixel: usize| Layout::new(&[2, 48, 5, 7], &[5 * 7 * pixel + 32, 1, 7 * pixel, pixel], 16).unwrap();
+            ([apart(64), apart(48), apart(48)], 6)
+        }
+        "repeated rows" => ([nhwc(&[2, 5, 7, 24]), contiguous(&[2, 24, 7, 5]), contiguous(&[2, 24, 7, 5])], 3),
         "rows of packs" => ([contiguous(&[2, 6, 16, 8]); 3], 3),
         "odd rows" => ([contiguous(&[2, 6, 1 + random.below(40)]); 3], 2),
         "wide rows" => ([contiguous(&[1, 4, 32, 40]); 3], 2),
@@ -124,6 +137,7 @@ fn reference(
     weight: impl Fn(usize) -> f64,
     bias: impl Fn(usize) -> f64,
     epsilon: f64,
+    rounding: f64,
 ) -> Vec<(f64, f64)> {
     let (n, step) = (x.len() as f64, step(dtype));
     // Exponentials of 16-bit elements are the hardware's.
@@ -152,7 +166,14 @@ fn reference(
             let size = x.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
             let one = |(i, x): (usize, &f64)| {
                 let value = (x - mean) * scale * weight(i);
-                (value + bias(i), step * (60.0 * value.abs() + 30.0 * (scale * weight(i)).abs() * size + 2.0 * bias(i).abs()))
+                let off = step * (60.0 * value.abs() + 30.0 * (scale * weight(i)).abs() * size + 2.0 * bias(i).abs());
+                if op != "group_norm_silu" {
+                    return (value + bias(i), off);
+                }
+                // Its slope is at most 1.1. Where it is a kernel of its own, its input is rounded.
+                let off = off + rounding * (value + bias(i)).abs();
+                let silu = (value + bias(i)) / (1.0 + (-value - bias(i)).exp());
+                (silu, 1.1 * off + step * (16.0 * close * silu.abs() + close))
             };
             x.iter().enumerate().map(one).collect()
         }
@@ -164,7 +185,7 @@ fn rows(shape: &[usize], op: &str, axis: usize, groups: usize) -> Vec<Vec<usize>
     let dense = Layout::contiguous(shape).unwrap();
     let of = |strides: &[usize]| places(&Layout::new(shape, strides, 0).unwrap());
     let mut strides = vec![0; shape.len()];
-    let count = if op == "group_norm" {
+    let count = if op.starts_with("group_norm") {
         // The rows are counted by batch and channel, several channels of which are one.
         strides[0] = shape[1];
         strides[1] = 1;
@@ -175,20 +196,20 @@ fn rows(shape: &[usize], op: &str, axis: usize, groups: usize) -> Vec<Vec<usize>
         kept.iter().enumerate().for_each(|(i, d)| strides[*d] = short.strides()[i]);
         short.len()
     };
-    let per = if op == "group_norm" { (shape[1] / groups).max(1) } else { 1 };
+    let per = if op.starts_with("group_norm") { (shape[1] / groups).max(1) } else { 1 };
     let mut rows = vec![Vec::new(); count];
     of(&strides).into_iter().zip(of(dense.strides())).for_each(|(row, i)| rows[row / per].push(i));
     rows
 }
 
 fn case(suite: &Suite, op: &str, dtype: DType, to: DType, name: &str, random: &mut Random) -> f64 {
-    let (layouts, axis) = if op == "group_norm" { grouped(name, random) } else { arrangement(name, random) };
-    let groups = if op == "group_norm" { axis } else { 1 };
+    let (layouts, axis) = if op.starts_with("group_norm") { grouped(name, random) } else { arrangement(name, random) };
+    let groups = if op.starts_with("group_norm") { axis } else { 1 };
     let [layout, out_layout, residual_layout] = layouts;
     let shape = layout.shape().to_vec();
     let axis = if op.ends_with("softmax") { axis } else { shape.len() - 1 };
     let added = op.starts_with("add_");
-    let per_row = if op == "group_norm" { shape[1] } else { shape[axis] };
+    let per_row = if op.starts_with("group_norm") { shape[1] } else { shape[axis] };
     let size = dtype.size();
 
     let data = draw(dtype, room(&layout, dtype) / size, random);
@@ -225,7 +246,7 @@ fn case(suite: &Suite, op: &str, dtype: DType, to: DType, name: &str, random: &m
             "layer_norm" => kernels.layer_norm(stream, &x, &norm, &mut result),
             "add_rms_norm" => kernels.add_rms_norm(stream, &x, &mut sum, &norm, &mut result),
             "add_layer_norm" => kernels.add_layer_norm(stream, &x, &mut sum, &norm, &mut result),
-            _ => kernels.group_norm(stream, &x, groups, &norm, &mut result),
+            _ => kernels.group_norm(stream, &x, groups, &norm, op == "group_norm_silu", &mut result),
         }
         .unwrap_or_else(|error| panic!("{op} of {dtype}, {name}: {error}"));
     }
@@ -253,16 +274,22 @@ fn case(suite: &Suite, op: &str, dtype: DType, to: DType, name: &str, random: &m
         places(layout).into_iter().map(|place| all[place]).collect::<Vec<_>>()
     };
     let parameters: Vec<Vec<f64>> = vectors.iter().map(numbers).collect();
-    let spatial: usize = if op == "group_norm" { shape[2..].iter().product() } else { 1 };
+    let spatial: usize = if op.starts_with("group_norm") { shape[2..].iter().product() } else { 1 };
 
+    let rounding = match dtype {
+        _ if layout.strides().get(1) == Some(&1) && out_layout.strides().get(1) == Some(&1) => 0.0,
+        DType::Bf16 => 2f64.powi(-8),
+        DType::F16 => 2f64.powi(-11),
+        _ => 0.0,
+    };
     let out_places = places(&out_layout);
     let (mut untouched, mut worst) = (poison, 0f64);
     for (r, row) in rows(&shape, op, axis, groups).into_iter().enumerate() {
         let x: Vec<f64> = row.iter().map(|i| values[*i]).collect();
-        let channel = |i: usize| if op == "group_norm" { r % groups * (shape[1] / groups) + i / spatial } else { i };
+        let channel = |i: usize| if op.starts_with("group_norm") { r % groups * (shape[1] / groups) + i / spatial } else { i };
         let weight = |i: usize| if has_weight { parameters[0][channel(i)] } else { 1.0 };
         let bias = |i: usize| if has_bias { parameters[1][channel(i)] } else { 0.0 };
-        let wanted = reference(op, dtype, &x, weight, bias, epsilon);
+        let wanted = reference(op, dtype, &x, weight, bias, epsilon, rounding);
         for (j, (i, (wanted, off))) in row.iter().zip(wanted).enumerate() {
             let place = out_places[*i] * to.size();
             untouched[place..][..to.size()].copy_from_slice(&found[place..][..to.size()]);

@@ -234,9 +234,10 @@ impl Backend for Cpu {
         weight: &Operand<'_>,
         bias: &Operand<'_>,
         eps: f32,
+        silu: bool,
         out: &mut OperandMut<'_>,
     ) -> Result<()> {
-        super::group_norm::group_norm(x, groups, weight, bias, eps, out)
+        super::group_norm::group_norm(x, groups, weight, bias, eps, silu, out)
     }
 
     fn rms_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()> {

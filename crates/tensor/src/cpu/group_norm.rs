@@ -25,13 +25,14 @@ fn by_parts<T: Send>(x: &mut [T], size: usize, run: &(dyn Fn(usize, &mut [T]) + 
     });
 }
 
-/// Normalizes (images, channels, height, width) in the order its memory has. Sums are in `f64`.
+/// Normalizes (images, channels, height, width) in the order its memory has, with `silu` followed by SiLU. Sums are in `f64`.
 pub(super) fn group_norm(
     x: &Operand<'_>,
     groups: usize,
     weight: &Operand<'_>,
     bias: &Operand<'_>,
     eps: f32,
+    silu: bool,
     out: &mut OperandMut<'_>,
 ) -> Result<()> {
     let [images, channels, height, width] = [0, 1, 2, 3].map(|d| x.layout.shape()[d]);
@@ -81,7 +82,8 @@ pub(super) fn group_norm(
         let statistics = &statistics[i * groups..][..groups];
         let normal = |x: &mut f32, channel: usize| {
             let [mean, factor] = statistics[channel / per_group];
-            *x = (*x - mean) * factor * weight[channel] + bias[channel];
+            let y = (*x - mean) * factor * weight[channel] + bias[channel];
+            *x = if silu { y / (1.0 + (-y).exp()) } else { y };
         };
         by_parts(values, chunk, &|task, part| match last {
             true => part.chunks_exact_mut(channels).for_each(|pixel| pixel.iter_mut().enumerate().for_each(|(c, x)| normal(x, c))),

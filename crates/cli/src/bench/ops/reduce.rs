@@ -48,7 +48,9 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     for dtype in [F32, Bf16] {
         cases.push(softmax(sizes, dtype, 4096, true));
         cases.extend(["add_rms_norm", "add_layer_norm"].map(|op| norm(sizes, op, dtype, 4096)));
-        cases.extend([(256, 64), (512, 16)].map(|(channels, side)| group_norm(sizes, dtype, channels, side)));
+        for silu in [false, true] {
+            cases.extend([(256, 64), (512, 16)].map(|(channels, side)| group_norm(sizes, dtype, channels, side, silu)));
+        }
     }
     cases.push(softmax(sizes, F16, 4096, false));
     cases.push(norm(sizes, "rms_norm", F16, 4096));
@@ -197,7 +199,8 @@ fn norm(sizes: Sizes, op: &'static str, dtype: DType, columns: usize) -> Case {
         .torch(matrix(shape, dtype) + &weights + &other, call)
 }
 
-fn group_norm(sizes: Sizes, dtype: DType, channels: usize, side: usize) -> Case {
+/// In NHWC with SiLU, as image models have it.
+fn group_norm(sizes: Sizes, dtype: DType, channels: usize, side: usize, silu: bool) -> Case {
     let [channels, side] = [sizes.of(channels, 32), sizes.of(side, 8)];
     let shape = [sizes.of(INPUT / 2 / dtype.size() / (channels * side * side), 1), channels, side, side];
     let len: usize = shape.iter().product();
@@ -205,19 +208,22 @@ fn group_norm(sizes: Sizes, dtype: DType, channels: usize, side: usize) -> Case 
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (input, mut out) = (bench.normal(dtype, len)?, bench.room(dtype, len)?);
         let (weight, bias) = (bench.normal(dtype, channels)?, bench.normal(dtype, channels)?);
-        let (layout, line) = (Layout::contiguous(&shape)?, Layout::contiguous(&[channels])?);
+        let nhwc = Layout::contiguous(&[shape[0], side, side, channels])?.transpose(1, 3)?;
+        let (layout, line) = (if silu { nhwc } else { Layout::contiguous(&shape)? }, Layout::contiguous(&[channels])?);
         let run: Run = Box::new(move || {
             let (x, mut y) = (View::of_bytes(&input, dtype, layout)?, ViewMut::of_bytes(&mut out, dtype, layout)?);
             let (weight, bias) = (View::of_bytes(&weight, dtype, line)?, View::of_bytes(&bias, dtype, line)?);
-            Ok(kernels.group_norm(&stream, &x, 32, &Norm { weight: Some(weight), bias: Some(bias), epsilon: 1e-5 }, &mut y)?)
+            Ok(kernels.group_norm(&stream, &x, 32, &Norm { weight: Some(weight), bias: Some(bias), epsilon: 1e-5 }, silu, &mut y)?)
         });
         Ok(run)
     };
     let [batch, _, _, _] = shape;
     let ty = torch_type(dtype);
     let setup = format!(
-        "x = randn({batch}, {channels}, {side}, {side}, dtype={ty}); w = randn({channels}, dtype={ty}); b = randn({channels}, dtype={ty})"
+        "x = randn({batch}, {channels}, {side}, {side}, dtype={ty}){}; w = randn({channels}, dtype={ty}); b = randn({channels}, dtype={ty})",
+        if silu { ".to(memory_format=torch.channels_last)" } else { "" }
     );
-    Case::new(format!("group_norm {dtype} {batch}x{channels}x{side}x{side}"), Work::Bytes((2 * len * dtype.size()) as u64), make)
-        .torch(setup, "F.group_norm(x, 32, w, b)")
+    let name = if silu { "group_norm silu NHWC" } else { "group_norm" };
+    Case::new(format!("{name} {dtype} {batch}x{channels}x{side}x{side}"), Work::Bytes((2 * len * dtype.size()) as u64), make)
+        .torch(setup, if silu { "F.silu(F.group_norm(x, 32, w, b))" } else { "F.group_norm(x, 32, w, b)" })
 }
