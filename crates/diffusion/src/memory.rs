@@ -11,7 +11,9 @@ use crate::info::{Family, TextEncoderKind};
 use crate::model::{Conditioning, Extra, Model, Tokens};
 
 /// On GPUs: code of kernels, workspace of the matrix library, and what a captured graph needs beside its tensors.
-const OVERHEAD: u64 = 160 << 20;
+const CODE: u64 = 160 << 20;
+/// The pool of a GPU holds up to 4 % more than what is in use at most.
+const POOL_SHARE: u64 = 25;
 
 /// Memory that a model and a request need, in bytes. See [`Checkpoint::memory`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -21,7 +23,7 @@ pub struct MemoryEstimate {
     /// The most that a phase takes beside them: encoding the text, encoding the start image, a step, or decoding. Networks that are loaded on
     /// demand count in their phase.
     pub phase: u64,
-    /// Code and workspaces of a GPU.
+    /// Of a GPU: unused memory in the pool, code and workspaces.
     pub overhead: u64,
 }
 
@@ -38,11 +40,12 @@ pub(crate) fn estimate(checkpoint: &Checkpoint, device: &Device, options: LoadOp
     let Device::Meta(meta) = &device else { return Err(bad_argument("memory", "expected a meta device")) };
     let model = checkpoint.load(&device, options)?;
     let weights = meta.memory().current;
-    let mut phases = Phases { meta, weights, most: 0, on_demand: options.on_demand };
+    let mut phases = Phases { meta, weights, most: 0 };
     meta.reset_peak();
     run(&model, request, &mut phases)?;
-    let on_gpu = !device.is_cpu() && !device.is_virtual();
-    Ok(MemoryEstimate { weights, phase: phases.most, overhead: if on_gpu { OVERHEAD } else { 0 } })
+    let pool = if device.is_cpu() { 0 } else { (weights + phases.most) / POOL_SHARE };
+    let code = if device.is_cpu() || device.is_virtual() { 0 } else { CODE };
+    Ok(MemoryEstimate { weights, phase: phases.most, overhead: pool + code })
 }
 
 /// What is counted of each phase.
@@ -50,18 +53,13 @@ struct Phases<'a> {
     meta: &'a Meta,
     weights: u64,
     most: u64,
-    on_demand: bool,
 }
 
 impl Phases<'_> {
-    /// Ends a phase. With networks on demand, the pool is emptied between phases; otherwise it keeps blocks for all of them.
+    /// Ends a phase.
     fn end(&mut self) {
-        let memory = self.meta.memory();
-        let taken = if self.meta.like().is_cpu() { memory.peak } else { memory.pooled };
-        self.most = self.most.max(taken.saturating_sub(self.weights));
-        if self.on_demand {
-            self.meta.reset_peak();
-        }
+        self.most = self.most.max(self.meta.memory().peak.saturating_sub(self.weights));
+        self.meta.reset_peak();
     }
 }
 

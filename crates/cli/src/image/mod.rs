@@ -14,11 +14,11 @@ use warpwave_diffusion::{
     Sampler, Schedule, TinyAutoencoder, Weighting, generate,
 };
 use warpwave_kernels::DType;
-use warpwave_tensor::{Tensor, safetensors};
+use warpwave_tensor::{Device, Tensor, safetensors};
 
 use super::llm::device;
 use super::llm::interrupt::Interrupt;
-use super::{Context, Failure, Outcome, failed, usage};
+use super::{Context, Failure, Outcome, failed, human_bytes, usage};
 
 #[derive(clap::Args)]
 #[command(
@@ -73,9 +73,20 @@ pub(crate) struct LoadArgs {
     /// Show previews with this preview autoencoder (TAESD), a directory in the diffusers layout; without it they are small and rough.
     #[arg(long, value_name = "DIR")]
     pub taesd: Option<PathBuf>,
+    /// Load text encoders and autoencoder (VAE) only while they are used, which is slower; auto: where not everything fits.
+    #[arg(long, value_name = "auto|on|off", default_value = "auto")]
+    pub low_memory: LowMemory,
     /// Set the number of CPU threads; default: all cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
+}
+
+/// When networks are loaded on demand.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LowMemory {
+    Auto,
+    On,
+    Off,
 }
 
 #[derive(clap::Args)]
@@ -210,14 +221,45 @@ impl FileArgs {
 }
 
 impl LoadArgs {
-    /// Loads a model while a bar is shown.
-    pub fn load(&self, context: &mut Context<'_>, checkpoint: &Checkpoint) -> Result<Model, Failure> {
+    /// Loads a model for requests like this one, while a bar is shown.
+    pub fn load(&self, context: &mut Context<'_>, checkpoint: &Checkpoint, request: &Request) -> Result<Model, Failure> {
         let device = device(context, &self.device)?;
+        let on_demand = self.on_demand(context, checkpoint, &device, request)?;
         let bar = ProgressBar::new_spinner().with_message(format!("loading to {device}"));
         bar.enable_steady_tick(std::time::Duration::from_millis(100));
-        let model = checkpoint.load(&device, LoadOptions { dtype: self.dtype });
+        let model = checkpoint.load(&device, LoadOptions { dtype: self.dtype, on_demand });
         bar.finish_and_clear();
         Ok(model?)
+    }
+
+    /// Decides whether networks are loaded on demand. A model that does not fit even so is an error.
+    fn on_demand(&self, context: &mut Context<'_>, checkpoint: &Checkpoint, device: &Device, request: &Request) -> Result<bool, Failure> {
+        if self.low_memory != LowMemory::Auto {
+            return Ok(self.low_memory == LowMemory::On);
+        }
+        let Some(free) = device.free_memory() else { return Ok(false) };
+        let needed = |on_demand| -> Result<u64, Failure> {
+            let options = LoadOptions { dtype: self.dtype, on_demand };
+            Ok(checkpoint.memory(device, options, request).map_err(advise)?.total())
+        };
+        let all = needed(false)?;
+        if all <= free {
+            return Ok(false);
+        }
+        let least = needed(true)?;
+        let bytes = |number: u64| human_bytes(usize::try_from(number).unwrap_or(usize::MAX));
+        if least > free {
+            let (width, height) = request.size(checkpoint.info()).map_err(advise)?;
+            return Err(failed(format!(
+                "the model does not fit into memory: an image of {width}x{height} needs {}, {device} has {} free; use a smaller image, a \
+                 smaller --dtype, quantized weights, or another device",
+                bytes(least),
+                bytes(free),
+            )));
+        }
+        let (all, free) = (bytes(all), bytes(free));
+        writeln!(context.err, "warpwave: loading text encoders and autoencoder on demand: together {all} are needed, {free} are free")?;
+        Ok(true)
     }
 
     /// Returns what shows previews.
@@ -319,7 +361,7 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
     let total = request.plan(checkpoint.info()).map_err(advise)?.steps.len();
     let (width, height) = request.size(checkpoint.info()).map_err(advise)?;
     let started = Instant::now();
-    let mut model = args.load.load(context, &checkpoint)?;
+    let mut model = args.load.load(context, &checkpoint, &request)?;
     model.set_loras(&args.lora)?;
     let load_time = started.elapsed();
     let preview = args.preview.as_ref().map(|path| Ok::<_, Failure>((path, args.load.preview(&model)?))).transpose()?;

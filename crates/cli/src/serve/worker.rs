@@ -174,7 +174,8 @@ fn run_image(context: &mut Context<'_>, args: &ImageArgs) -> Outcome {
     // What cannot be opened is known before anybody connects.
     let checkpoint = load.files.open(&args.model)?;
     let server = start_worker(context, &args.listen, Limits { body_bytes: PICTURE_BYTES, ..Limits::default() })?;
-    let model = load.with_threads(|| load.load(context, &checkpoint))?;
+    let usual = warpwave_diffusion::Request::new(checkpoint.info(), "");
+    let model = load.with_threads(|| load.load(context, &checkpoint, &usual))?;
     let preview = load.preview(&model)?;
     let (id, device) = (model_name(&args.model), model.device().name().to_owned());
     server.catch_signals()?;
