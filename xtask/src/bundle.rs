@@ -15,8 +15,8 @@ const RUN_SCRIPT: &str = include_str!("bundle_run.sh");
 /// Archive of the programs; `run.sh` unpacks it.
 const ARCHIVE: &str = "programs.tar.xz";
 
-/// Tiny language models with reference outputs, at the same path below `WARPWAVE_ROOT`.
-const ORACLES: &str = "crates/llm/tests/oracles";
+/// Tiny models with reference outputs, at the same paths below `WARPWAVE_ROOT`.
+const FIXTURES: [&str; 2] = ["crates/llm/tests/oracles", "crates/diffusion/tests/fixtures"];
 
 /// Maximum size of the archive.
 const MAX_BYTES: u64 = 60 << 20;
@@ -167,7 +167,9 @@ fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()
     for kernel in example_kernels(&workspace.root) {
         copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
     }
-    copy_folder(&workspace.root.join(ORACLES), &folder.join(ORACLES))?;
+    for fixtures in FIXTURES {
+        copy_folder(&workspace.root.join(fixtures), &folder.join(fixtures))?;
+    }
     let objects = folder.join("fuzz");
     create_folder(&objects)?;
     for (source, targets) in FUZZ_SOURCES {

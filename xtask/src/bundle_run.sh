@@ -173,10 +173,15 @@ skip() { # name, why
 # Prints the file's first line, or nothing.
 first_line() { [ -r "$1" ] && head -n 1 "$1" || true; }
 
+# Prints the name of the first GPU, or nothing.
+first_gpu() {
+    bin/warpwave devices --json 2>/dev/null | sed -n 's/.*"name": "\(\(cuda\|rocm\):[0-9]*\)".*/\1/p' | head -n 1
+}
+
 # The device suites and short benchmarks of a card, as one JSON document.
 write_report() {
     local device name program amd nvidia rocm
-    device=$(bin/warpwave devices --json 2>/dev/null | sed -n 's/.*"name": "\(\(cuda\|rocm\):[0-9]*\)".*/\1/p' | head -n 1)
+    device=$(first_gpu)
     if [ -z "$device" ]; then
         echo "no GPU found; ./bin/warpwave doctor tells why" >&2
         bin/warpwave doctor >&2
@@ -185,7 +190,7 @@ write_report() {
     # The card alone: the virtual GPUs have been tested where this was packed.
     export WARPWAVE_DEVICE=$device WARPWAVE_VGPU_DEVICES=${WARPWAVE_VGPU_DEVICES:-none}
     for program in tests/warpwave-gpu.test.{conformance,graphs,pool} tests/warpwave-jit.test.devices tests/warpwave-llm.test.oracles \
-        tests/warpwave-tensor.test.* tests/warpwave-kernels.test.conformance; do
+        tests/warpwave-tensor.test.* tests/warpwave-diffusion.test.{networks,pipelines} tests/warpwave-kernels.test.conformance; do
         [ -x "$program" ] && step "${program#tests/}" quiet "$program"
     done
     step "run vector_add" shown bin/warpwave run examples/kernels/vector_add.cu --kernel vector_add --grid 4 --block 256 \
@@ -251,6 +256,10 @@ else
         case $program in
             # Whether a large model takes what was estimated, to 5 %, is asked by all cases alone.
             tests/warpwave-llm.test.memory) step "${program#tests/}" quiet env WARPWAVE_TEST_FULL=1 "$program" ;;
+            # On the CPU by default.
+            tests/warpwave-diffusion.test.networks | tests/warpwave-diffusion.test.pipelines)
+                step "${program#tests/}" quiet env WARPWAVE_DEVICE="$(first_gpu)" "$program"
+                ;;
             *) step "${program#tests/}" quiet "$program" ;;
         esac
     done

@@ -139,7 +139,10 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     models.iter().for_each(|(name, _)| server.declare_model(name));
     for (number, (name, model)) in models.iter().enumerate() {
         match number {
-            0 => _ = add_model(context, &server, model, &args.engine, Some(name.clone()), Vec::new())?,
+            0 => {
+                let checkpoint = model.open(context)?;
+                add_model(context, &server, model, &args.engine, checkpoint, Some(name.clone()), Vec::new())?;
+            }
             _ => writeln!(context.err, "warpwave: {name} is loaded when a request names it")?,
         }
     }
@@ -148,7 +151,8 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         let found = models.iter().find(|(own, _)| own == name);
         let (name, model) = found.ok_or_else(|| format!("{name} is not a model of this server"))?;
         let report = |done, total| loading.report(done, total);
-        let loaded = load_model(context, model, &args.engine, Some(name.clone()), report, make_room);
+        let checkpoint = model.open(context).map_err(|failure| failure.message)?;
+        let loaded = load_model(context, model, &args.engine, checkpoint, Some(name.clone()), report, make_room);
         let (model, served) = loaded.map_err(|failure| failure.message)?;
         // Without a terminal to write to, serving goes on.
         let _ = writeln!(context.err, "warpwave: serving {}", served.note);
@@ -199,9 +203,9 @@ fn add_encoder(context: &mut Context<'_>, server: &Server, name: String, path: &
     let (files, encoder) = embed::load(path, &device)?;
     let tokenizer = files.tokenizer().map_err(|error| failed(format!("cannot load the tokenizer: {error}")))?;
     server.catch_signals()?;
+    server.add_encoder(ServedEncoder::new(name.clone(), tokenizer, encoder));
     let seconds = start.elapsed().as_secs_f64();
     writeln!(context.err, "warpwave: serving {name} on {} (encoder, loaded in {seconds:.1} s)", device.name())?;
-    server.add_encoder(ServedEncoder::new(name, tokenizer, encoder));
     Ok(())
 }
 
@@ -235,11 +239,13 @@ pub(crate) fn add_model(
     server: &Server,
     args: &ModelArgs,
     engine: &EngineArgs,
+    checkpoint: Checkpoint,
     name: Option<String>,
     aliases: Vec<String>,
 ) -> Result<Served, Failure> {
     let loading = server.loading();
-    let (mut model, served) = load_model(context, args, engine, name, |done, total| loading.report(done, total), &mut || false)?;
+    let (mut model, served) =
+        load_model(context, args, engine, checkpoint, name, |done, total| loading.report(done, total), &mut || false)?;
     model.aliases = aliases;
     server.catch_signals()?;
     server.add_model(model);
@@ -252,12 +258,12 @@ fn load_model(
     context: &mut Context<'_>,
     args: &ModelArgs,
     engine: &EngineArgs,
+    checkpoint: Checkpoint,
     name: Option<String>,
     report: impl Fn(u64, u64),
     make_room: &mut dyn FnMut() -> bool,
 ) -> Result<(ServedModel, Served), Failure> {
     let mut args = args.clone();
-    let checkpoint = args.open(context)?;
     let id = name.unwrap_or_else(|| model_name(&args, Path::new(checkpoint.path())));
     let tokenizer = Arc::new(checkpoint.tokenizer().map_err(|error| failed(format!("cannot load the tokenizer: {error}")))?);
     let template = ChatTemplate::of(&tokenizer)?;

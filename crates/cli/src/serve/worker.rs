@@ -164,7 +164,8 @@ fn run_llm(context: &mut Context<'_>, args: &LlmArgs) -> Outcome {
         threads: args.threads,
     };
     let server = start_worker(context, &args.listen, Limits::default())?;
-    let served = add_model(context, &server, &model, &args.engine, None, identity.model_ref.iter().cloned().collect())?;
+    let checkpoint = model.open(context)?;
+    let served = add_model(context, &server, &model, &args.engine, checkpoint, None, identity.model_ref.iter().cloned().collect())?;
     identity.wait(server, &args.listen, served.id, served.device)
 }
 

@@ -1,13 +1,13 @@
 //! The tokenizer that comes with a model.
 
-use super::error::bad_key;
 use super::{Checkpoint, Source};
 use crate::error::Result;
 use crate::tokenizer::{Tokenizer, Vocabulary};
 
 impl Checkpoint {
     /// Reads the tokenizer. In a GGUF file that is the embedded `tokenizer.json` (`tokenizer.huggingface.json`) if there is one of a
-    /// supported type, otherwise the vocabulary in the metadata (`tokenizer.ggml.*`).
+    /// supported type, otherwise the vocabulary in the metadata (`tokenizer.ggml.*`). That of a model with random weights decodes ids as
+    /// numbers and encodes nothing.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         match &self.source {
             Source::Gguf(file) => match Tokenizer::from_embedded_json(file)? {
@@ -15,9 +15,7 @@ impl Checkpoint {
                 None => Ok(Tokenizer::from_gguf(&Vocabulary::of(file)?)?),
             },
             Source::Folder { folder, .. } => Ok(Tokenizer::from_file(folder)?),
-            Source::Random { .. } => {
-                Err(bad_key(&self.path, "tokenizer", "a model with random weights has no tokenizer; use token ids").into())
-            }
+            Source::Random { .. } => Ok(Tokenizer::numbers(self.config.vocab)?),
         }
     }
 }

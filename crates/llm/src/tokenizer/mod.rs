@@ -98,6 +98,13 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
+    /// Returns a tokenizer whose tokens are their ids as text, each after a space. It encodes every text as no tokens.
+    pub(crate) fn numbers(count: usize) -> Result<Self> {
+        let inner = tokenizers::Tokenizer::new(tokenizers::models::bpe::BPE::default());
+        let bytes = (0..count).map(|id| Some(format!(" {id}").into_bytes().into())).collect();
+        Self::new(inner, bytes, HashSet::new(), false, Settings::default())
+    }
+
     fn find_eos(&self) -> Vec<u32> {
         let template = self.settings.template.as_deref();
         let turns = END_OF_TURN.iter().filter(|name| template.is_none_or(|template| template.contains(**name)));

@@ -10,18 +10,22 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use warpwave_kernels::DType;
+use warpwave_llm::{Checkpoint, Config};
 use warpwave_serve::{AppOptions, Listen, Server};
+use warpwave_weights::Kind;
 
 use super::super::llm::ModelArgs;
 use super::super::plot::{self, Axes};
 use super::super::serve::{EngineArgs, add_model};
 use super::super::{Context, Failure, Outcome, failed};
 use client::{Results, Target};
-use workload::{Kind, Workload};
+use workload::{Workload, WorkloadKind};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     warpwave bench serve model.gguf --device cuda:0 --streams 1,8,32,64,256 --workload fixed --plot serve.svg\n  \
+    warpwave bench serve --random --dtype q4_k --device cuda:0 --streams 1,32\n  \
     warpwave bench serve --url http://127.0.0.1:8080 --workload sharegpt --json\n  \
     warpwave bench serve model.gguf --peer http://127.0.0.1:8000\n\n\
     Without --url, the model is served by this process and measured over HTTP. TTFT is the time to the first text, ITL the time between texts, \
@@ -32,6 +36,9 @@ pub(super) struct Options {
     model_args: ModelArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    /// Use a Llama 3.1 8B model with random weights of the type set by --dtype (bf16, q8_0 or q4_k; default: bf16).
+    #[arg(long, conflicts_with_all = ["model", "url"])]
+    random: bool,
     /// Measure this server instead of a model.
     #[arg(long, value_name = "URL", conflicts_with = "model")]
     url: Option<String>,
@@ -46,7 +53,7 @@ pub(super) struct Options {
     peer_key: Option<String>,
     /// Set the lengths and shared prefixes of the requests.
     #[arg(long, value_enum, default_value = "sharegpt")]
-    workload: Kind,
+    workload: WorkloadKind,
     /// Set the prompt length in tokens, for fixed and prefix.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     prompt: u32,
@@ -104,7 +111,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     let vocab = options.vocab.unwrap_or(own.as_ref().map_or(20_000, |own| own.vocab));
     let workload =
         Workload { kind: options.workload, prompt: options.prompt as usize, tokens: options.tokens as usize, vocab, seed: options.seed };
-    let needed = if options.workload == Kind::Sharegpt { 2048 } else { workload.prompt + workload.tokens };
+    let needed = if options.workload == WorkloadKind::Sharegpt { 2048 } else { workload.prompt + workload.tokens };
     if let Some(own) = own.as_ref().filter(|own| own.context < needed) {
         return Err(failed(format!("requests have up to {needed} tokens, but the context is {}; increase --context", own.context)));
     }
@@ -136,7 +143,15 @@ impl Own {
         let listen = Listen::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
         let server =
             Server::start(&listen, AppOptions::default()).map_err(|error| failed(format!("cannot listen on 127.0.0.1: {error}")))?;
-        let served = add_model(context, &server, &options.model_args, &options.engine, None, Vec::new())?;
+        let mut model = options.model_args.clone();
+        let (checkpoint, name) = match options.random {
+            true => {
+                let kind = model.kind.take().unwrap_or(Kind::Plain(DType::Bf16));
+                (Checkpoint::random(Config::llama_8b(), kind)?, Some(format!("llama-8b-{kind}")))
+            }
+            false => (model.open(context)?, None),
+        };
+        let served = add_model(context, &server, &model, &options.engine, checkpoint, name, Vec::new())?;
         let address = server.address().map_or_else(String::new, |address| address.to_string());
         let title = format!("{} on {}", served.id, served.device);
         Ok(Own { server, url: format!("http://{address}"), title, vocab: served.vocab as u32, context: served.context })
@@ -181,9 +196,9 @@ fn results_json(results: &Results) -> Value {
 
 fn report(context: &mut Context<'_>, options: &Options, title: &str, peer: Option<&Target>, levels: &[Level]) -> Outcome {
     let lengths = match options.workload {
-        Kind::Sharegpt => "lengths as in ShareGPT".to_owned(),
-        Kind::Fixed => format!("{} prompt tokens, {} generated", options.prompt, options.tokens),
-        Kind::Prefix => format!("{} prompt tokens, half of them shared, {} generated", options.prompt, options.tokens),
+        WorkloadKind::Sharegpt => "lengths as in ShareGPT".to_owned(),
+        WorkloadKind::Fixed => format!("{} prompt tokens, {} generated", options.prompt, options.tokens),
+        WorkloadKind::Prefix => format!("{} prompt tokens, half of them shared, {} generated", options.prompt, options.tokens),
     };
     if let Some(file) = &options.plot {
         let streams: Vec<u64> = levels.iter().map(|level| level.streams as u64).collect();

@@ -2,7 +2,7 @@
 
 /// A kind of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
+pub enum WorkloadKind {
     /// Lengths as in conversations of ShareGPT: a log-normal distribution with means of about 225 and 200 tokens.
     Sharegpt,
     /// Equal lengths: --prompt and --tokens.
@@ -21,7 +21,7 @@ pub struct Job {
 /// What requests look like.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
-    pub kind: Kind,
+    pub kind: WorkloadKind,
     pub prompt: usize,
     pub tokens: usize,
     /// Token ids are below this.
@@ -36,7 +36,7 @@ const SHORTEST: f64 = 4.0;
 const LONGEST: f64 = 1024.0;
 
 impl Workload {
-    /// Returns the requests of a run. Different runs share only the prefixes of [`Kind::Prefix`].
+    /// Returns the requests of a run. Different runs share only the prefixes of [`WorkloadKind::Prefix`].
     pub fn jobs(&self, count: usize, run: u64) -> Vec<Job> {
         let mut random = Random(self.seed ^ (run + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         (0..count).map(|_| self.job(&mut random)).collect()
@@ -44,12 +44,12 @@ impl Workload {
 
     fn job(&self, random: &mut Random) -> Job {
         match self.kind {
-            Kind::Sharegpt => {
+            WorkloadKind::Sharegpt => {
                 let prompt = random.log_normal(5.1, 1.4);
                 Job { prompt: self.ids(prompt, random), tokens: random.log_normal(4.95, 1.1) }
             }
-            Kind::Fixed => Job { prompt: self.ids(self.prompt, random), tokens: self.tokens },
-            Kind::Prefix => {
+            WorkloadKind::Fixed => Job { prompt: self.ids(self.prompt, random), tokens: self.tokens },
+            WorkloadKind::Prefix => {
                 let number = random.next() % PREFIXES;
                 let mut shared = Random(self.seed.wrapping_add(number).wrapping_mul(0xD1B5_4A32_D192_ED03));
                 let mut prompt = self.ids(self.prompt / 2, &mut shared);
@@ -99,13 +99,13 @@ impl Random {
 mod tests {
     use super::*;
 
-    fn workload(kind: Kind) -> Workload {
+    fn workload(kind: WorkloadKind) -> Workload {
         Workload { kind, prompt: 512, tokens: 128, vocab: 20_000, seed: 1 }
     }
 
     #[test]
     fn conversations_have_the_lengths_of_sharegpt() {
-        let jobs = workload(Kind::Sharegpt).jobs(20_000, 0);
+        let jobs = workload(WorkloadKind::Sharegpt).jobs(20_000, 0);
         let mean = |values: Vec<usize>| values.iter().sum::<usize>() as f64 / values.len() as f64;
         let prompts: Vec<usize> = jobs.iter().map(|job| job.prompt.len()).collect();
         let answers: Vec<usize> = jobs.iter().map(|job| job.tokens).collect();
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn runs_differ_and_repeat_and_ids_are_in_range() {
-        let fixed = workload(Kind::Fixed);
+        let fixed = workload(WorkloadKind::Fixed);
         assert_eq!(fixed.jobs(3, 5), fixed.jobs(3, 5));
         let (a, b) = (fixed.jobs(3, 5), fixed.jobs(3, 6));
         assert!(a.iter().zip(&b).all(|(a, b)| a != b) && a[0] != a[1]);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn prefixes_are_shared_within_and_across_runs() {
-        let prefix = workload(Kind::Prefix);
+        let prefix = workload(WorkloadKind::Prefix);
         let jobs: Vec<Job> = [prefix.jobs(200, 0), prefix.jobs(200, 1)].concat();
         let beginnings: std::collections::HashSet<&[u32]> = jobs.iter().map(|job| &job.prompt[..256]).collect();
         let rests: std::collections::HashSet<&[u32]> = jobs.iter().map(|job| &job.prompt[256..]).collect();
