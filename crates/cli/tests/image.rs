@@ -189,7 +189,7 @@ fn wrong_command_lines_say_what_to_do() {
         (1, "expected a PNG, JPEG or WebP file", &["image", "a fox", "--model", &sd15, "--init", &text]),
         (2, "must end in .png", &["image", "a fox", "--model", &sd15, "-o", "out.jpg"]),
         (2, "inpainting model needs", &["image", "a fox", "--model", &inpaint]),
-        (2, "rectified flows", &["image", "a fox", "--model", &flux, "--sampler", "ddpm"]),
+        (2, "rectified-flow", &["image", "a fox", "--model", &flux, "--sampler", "ddpm"]),
         (1, "lora.safetensors", &["image", "a fox", "--model", &sd15, "--lora", "lora.safetensors:0.5", "--device", "cpu"]),
     ];
     for (expected, part, line) in cases {

@@ -68,7 +68,7 @@ pub enum Error {
         reason: String,
     },
     /// What the real crate does with nvcc, this one cannot.
-    #[error("{0} is not supported by Warpwave's stand-in for cudaforge: it compiles no host code and fetches nothing")]
+    #[error("{0} is not supported by Warpwave's replacement for cudaforge, which neither compiles host code nor downloads sources")]
     Unsupported(String),
 }
 

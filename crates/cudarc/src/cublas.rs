@@ -132,9 +132,9 @@ pub mod result {
             stride: c_longlong,
             shape: [usize; 3],
         ) -> Result<Matrix, CublasError> {
-            let wrong = |what: &str, value: i64| DriverError::invalid(&format!("matrix product: {what} is {value}"));
-            let leading = usize::try_from(leading).map_err(|_| wrong("a leading dimension", leading.into()))?;
-            let stride = usize::try_from(stride).map_err(|_| wrong("a batch stride", stride))?;
+            let wrong = |what: &str, value: i64| DriverError::invalid(&format!("matrix product: {what}: expected at least 0, got {value}"));
+            let leading = usize::try_from(leading).map_err(|_| wrong("the leading dimension", leading.into()))?;
+            let stride = usize::try_from(stride).map_err(|_| wrong("the batch stride", stride))?;
             let (row, column) = if transposed { (leading, 1) } else { (1, leading) };
             Ok(Matrix { address: address.addr() as u64, dtype: dtype(ty), shape, strides: [stride, row, column] })
         }
@@ -198,15 +198,15 @@ pub mod result {
     ) -> Result<(), CublasError> {
         let stream = CudaBlas::stream_of(handle).ok_or_else(|| DriverError::invalid("matrix product: the handle was dropped"))?;
         let size = |what: &str, value: c_int| {
-            usize::try_from(value).map_err(|_| DriverError::invalid(&format!("matrix product: {what} is {value}")))
+            usize::try_from(value).map_err(|_| DriverError::invalid(&format!("matrix product: {what}: expected at least 0, got {value}")))
         };
-        let (m, n, k, batch) = (size("m", m)?, size("n", n)?, size("k", k)?, size("the batch", batch_count)?);
+        let (m, n, k, batch) = (size("m", m)?, size("n", n)?, size("k", k)?, size("the batch size", batch_count)?);
         stream.context().gpu.check()?;
         if m == 0 || n == 0 || batch == 0 {
             return Ok(());
         }
         if k == 0 {
-            return Err(DriverError::invalid("matrix product: k is 0").into());
+            return Err(DriverError::invalid("matrix product: k: expected at least 1, got 0").into());
         }
         let a = Matrix::new(a, a_type, transa == Operation::CUBLAS_OP_T, lda, stride_a, [batch, m, k])?;
         let b = Matrix::new(b, b_type, transb == Operation::CUBLAS_OP_T, ldb, stride_b, [batch, k, n])?;

@@ -41,7 +41,7 @@
 
 #[cfg(feature = "cudnn")]
 compile_error!(
-    "Warpwave's cudarc has no cuDNN: build candle without its feature `cudnn`; its convolutions then run in kernels and matrix products"
+    "Warpwave's cudarc has no cuDNN: build candle without its feature `cudnn`; convolutions then run as im2col and matmul"
 );
 #[cfg(feature = "nccl")]
 compile_error!("Warpwave's cudarc has no NCCL: build candle without its feature `nccl`");

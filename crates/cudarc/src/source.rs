@@ -62,7 +62,7 @@ impl Container {
         if !names.contains(kernel) && !kernel.starts_with("_Z") {
             let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
             known.sort_unstable();
-            let reason = format!("kernel `{kernel}` not found in {}; it has: {}", self.name, known.join(", "));
+            let reason = format!("kernel `{kernel}` not found in {}; available: {}", self.name, known.join(", "));
             return Err(DriverError::new(CUresult::CUDA_ERROR_NOT_FOUND, &reason));
         }
         let mut text = self.text.clone().into_bytes();

@@ -69,7 +69,7 @@ pub enum Error {
         reason: String,
     },
     /// The caller ended the run.
-    #[error("cancelled")]
+    #[error("canceled")]
     Cancelled,
     /// The denoiser's numbers overflowed.
     #[error("step {step}: the model's output is not finite; load it with another type, such as f32 or bf16")]

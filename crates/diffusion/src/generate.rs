@@ -136,7 +136,7 @@ impl Request {
             return Err(bad_argument("mask", "an inpainting model needs an initial image and a mask"));
         }
         if !info.family.is_flux() && self.true_guidance > 1.0 {
-            return Err(bad_argument("true_guidance", "supported by Flux only; use the guidance instead"));
+            return Err(bad_argument("true_guidance", "only Flux supports true guidance; use `guidance` instead"));
         }
         let tokens = (width / 16) * (height / 16);
         let mut plan = Plan::new(info, self.sampler, self.schedule, self.steps, tokens)?;
@@ -370,7 +370,7 @@ impl<'a> Run<'a> {
             [positive, negative] => [positive.run(&input, timestep)?, negative.run(&input, timestep)?].concat(),
             [both] if denoiser.guidance.is_some() => both.run(&input.repeat(2), timestep)?,
             [one] => one.run(&input, timestep)?,
-            _ => return Err(bad_argument("denoise", "expected one or two calls in a step")),
+            _ => return Err(bad_argument("denoise", "internal error: expected one or two calls per step")),
         };
         let Some(guidance) = denoiser.guidance else { return Ok(outputs) };
         let (positive, negative) = outputs.split_at(outputs.len() / 2);

@@ -128,7 +128,7 @@ impl Picture {
             return Ok(self.clone());
         }
         let whole = image::RgbImage::from_raw(self.width as u32, self.height as u32, self.rgb.clone());
-        let whole = whole.ok_or_else(|| bad_picture("expected a value for each pixel and channel"))?;
+        let whole = whole.ok_or_else(|| bad_picture("internal error: the buffer does not match the image size"))?;
         let resized = imageops::resize(&whole, width as u32, height as u32, imageops::FilterType::Lanczos3);
         Picture::new(width, height, resized.into_raw())
     }

@@ -31,8 +31,8 @@ struct Colors {
 impl std::fmt::Debug for Preview {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Linear(_) => "Preview by a linear map",
-            Kind::Tiny(_) => "Preview by a small autoencoder",
+            Kind::Linear(_) => "Preview (linear approximation)",
+            Kind::Tiny(_) => "Preview (tiny autoencoder)",
         })
     }
 }

@@ -287,7 +287,7 @@ impl Unet {
             for (resnet, attention) in &level.layers {
                 let skip = skips
                     .pop()
-                    .ok_or_else(|| bad_argument("denoise", "the UNet's up blocks need more skip connections than its down blocks give"))?;
+                    .ok_or_else(|| bad_argument("denoise", "the UNet's up blocks need more skip connections than its down blocks provide"))?;
                 x = resnet.forward(&Tensor::cat(&[x, skip], 3)?, time)?;
                 if let Some(attention) = attention {
                     x = attention.forward(&x, context)?;

@@ -267,7 +267,7 @@ fn wrong_requests_are_errors() {
         ("0 to 100", Request { guidance: f64::NAN, ..request.clone() }),
         ("needs an initial image", Request { mask: Some(mask), ..request.clone() }),
         ("leaves no step", Request { init: Some(reference.picture("vae/image")), strength: 0.01, ..request.clone() }),
-        ("above 0", Request { init: Some(reference.picture("vae/image")), strength: 2.0, ..request.clone() }),
+        ("> 0 and <= 1", Request { init: Some(reference.picture("vae/image")), strength: 2.0, ..request.clone() }),
         ("noise/init", Request { draws: Some(Draws::new("empty", HashMap::new())), ..request.clone() }),
         ("Flux only", Request { true_guidance: 2.0, ..request.clone() }),
         ("at most 65536 bytes", Request { prompt: "x".repeat(65_537), ..request.clone() }),
@@ -278,7 +278,7 @@ fn wrong_requests_are_errors() {
     }
     assert!(error(&inpaint, Request::new(inpaint.model.info(), "a fox")).contains("inpainting model needs"));
     let request = flux.request();
-    assert!(error(&flux, Request { sampler: Sampler::EulerAncestral, ..request.clone() }).contains("rectified flows"));
+    assert!(error(&flux, Request { sampler: Sampler::EulerAncestral, ..request.clone() }).contains("rectified-flow"));
     assert!(error(&flux, Request { width: Some(72), ..request }).contains("multiple of 16"));
 }
 

@@ -149,7 +149,7 @@ impl App {
         let named = encoders.iter().find(|encoder| name.is_some_and(|name| encoder.id == name));
         let alone = if self.registry.slots().is_empty() { encoders.first() } else { None };
         if let Some(encoder) = named.or(alone) {
-            let message = format!("model {:?} is an encoder; it only makes embeddings (/v1/embeddings)", encoder.id);
+            let message = format!("model {:?} is an encoder; it supports only embeddings (/v1/embeddings)", encoder.id);
             return Err(ApiError::invalid("model", message));
         }
         let slot = self.registry.find(name)?;

@@ -118,7 +118,7 @@ struct ImageArgs {
     /// Serve this model: a directory in the diffusers layout, or a .safetensors file.
     #[arg(long, alias = "model-path", value_name = "MODEL")]
     model: PathBuf,
-    /// Let requests use the LoRA files of this directory, by their names.
+    /// Allow requests to use the LoRA files in this directory, by file name.
     #[arg(long, value_name = "DIR")]
     lora_dir: Option<PathBuf>,
     /// Reject new requests with HTTP 429 while N requests are queued.

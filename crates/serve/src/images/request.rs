@@ -63,7 +63,7 @@ pub(super) fn finish(request: &mut Request, info: &ModelInfo) -> ApiResult<()> {
     let (width, height) = request.size(info).map_err(invalid)?;
     if !SIDES.contains(&width) || !SIDES.contains(&height) {
         let (low, high) = (SIDES.start(), SIDES.end());
-        let message = format!("the image has {width}x{height} pixels; set width and height to sides from {low} to {high}");
+        let message = format!("the image has {width}x{height} pixels; set width and height to values from {low} to {high}");
         return Err(ApiError::invalid("width", message));
     }
     if request.pictures * width * height > MAX_PIXELS {
@@ -109,7 +109,7 @@ pub(super) fn loras(service: &Service, fields: &Fields) -> ApiResult<Vec<(PathBu
         let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         let path = folder.join(name);
         if !plain || !path.is_file() {
-            return Err(ApiError::invalid("loras", format!("loras: {name:?} is not a file in the server's folder")));
+            return Err(ApiError::invalid("loras", format!("loras: {name:?} is not a file in the server's LoRA directory")));
         }
         Ok((path, strength))
     };
