@@ -40,9 +40,7 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "cudnn")]
-compile_error!(
-    "Warpwave's cudarc has no cuDNN: build candle without its feature `cudnn`; convolutions then run as im2col and matmul"
-);
+compile_error!("Warpwave's cudarc has no cuDNN: build candle without its feature `cudnn`; convolutions then run as im2col and matmul");
 #[cfg(feature = "nccl")]
 compile_error!("Warpwave's cudarc has no NCCL: build candle without its feature `nccl`");
 

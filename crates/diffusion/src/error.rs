@@ -62,9 +62,9 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// A picture file is invalid or too large.
+    /// An image file is invalid or too large.
     #[error("{reason}")]
-    Picture {
+    Image {
         /// What was expected, and what came.
         reason: String,
     },

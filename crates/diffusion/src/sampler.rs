@@ -46,7 +46,7 @@ impl Sampler {
         Sampler::ALL.into_iter().find(|sampler| sampler.name() == name)
     }
 
-    /// The name that A1111 writes into pictures.
+    /// The name that A1111 writes into images.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Sampler::Ddim => "DDIM",

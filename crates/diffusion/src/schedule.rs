@@ -68,7 +68,7 @@ impl Schedule {
         Schedule::ALL.into_iter().find(|schedule| schedule.name() == name)
     }
 
-    /// The name that A1111 writes into pictures.
+    /// The name that A1111 writes into images.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Schedule::Simple => "Simple",
@@ -321,7 +321,10 @@ fn shifted(sigma: f64, shift: f64) -> f64 {
 fn flow(sampler: Sampler, schedule: Option<Schedule>, steps: usize, shift: f64) -> Result<Plan> {
     if sampler.is_ancestral() {
         let expected = "euler, ddim, dpm_solver_multistep or uni_pc";
-        return Err(bad_argument("sampler", format!("{} does not support rectified-flow models such as Flux; expected {expected}", sampler.name())));
+        return Err(bad_argument(
+            "sampler",
+            format!("{} does not support rectified-flow models such as Flux; expected {expected}", sampler.name()),
+        ));
     }
     let count = steps as f64;
     // The logarithm of a signal of 0 is infinite, so the multistep samplers start a little below.

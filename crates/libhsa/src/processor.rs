@@ -126,8 +126,7 @@ fn wait(state: &QueueState, mut is_done: impl FnMut() -> bool) -> Result<(), Fai
 fn dispatch(runtime: &'static Runtime, state: &QueueState, at: u64, bytes: &Bytes) -> Result<(), Failure> {
     let object = bytes.double(32);
     let found = runtime.executables.kernel(object, state.device);
-    let (code_object, kernel) =
-        found.ok_or_else(|| Failure::Packet(format!("kernel object {object:#x} is not loaded on this agent")))?;
+    let (code_object, kernel) = found.ok_or_else(|| Failure::Packet(format!("kernel object {object:#x} is not loaded on this agent")))?;
     let kernel = &code_object.kernels[kernel];
     let packet = Packet {
         address: at,

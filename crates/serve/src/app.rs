@@ -36,8 +36,8 @@ pub struct Limits {
     pub stalled: Duration,
     /// How long a job waits for its reader.
     pub unread_job: Duration,
-    /// How long a picture may take, with the time it waits.
-    pub picture: Duration,
+    /// How long an image may take, with the time it waits.
+    pub image: Duration,
 }
 
 impl Default for Limits {
@@ -52,7 +52,7 @@ impl Default for Limits {
             schema_depth: 64,
             stalled: Duration::from_secs(60),
             unread_job: Duration::from_secs(60),
-            picture: Duration::from_secs(300),
+            image: Duration::from_secs(300),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! HTTP servers for language models and image models: OpenAI's API and the job API of workers.
 //!
 //! A [`Server`] listens from its start and answers 503 until a [`ServedModel`] is added. It serves a chat page, chats,
-//! completions, embeddings, tokenization, pictures of an [`ImageModel`], jobs with events, health, readiness, metrics and an OpenAPI document.
+//! completions, embeddings, tokenization, images of an [`ImageModel`], jobs with events, health, readiness, metrics and an OpenAPI document.
 //!
 //! # Contract
 //!

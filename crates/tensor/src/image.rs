@@ -71,7 +71,10 @@ impl Tensor {
         let op = "col2im";
         check_float(op, "the tensor", self.dtype())?;
         let &[images, .., taps] = self.shape() else {
-            return Err(shape(op, format!("expected (images, output height, output width, channels * kernel size), got {:?}", self.shape())));
+            return Err(shape(
+                op,
+                format!("expected (images, output height, output width, channels * kernel size), got {:?}", self.shape()),
+            ));
         };
         let channels = taps / kernel.iter().fold(1usize, |n, size| n.saturating_mul(*size)).max(1);
         let to = [images, channels, height, width];

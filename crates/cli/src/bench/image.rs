@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use warpwave_diffusion::{Checkpoint, Conditioning, Extra, LoadOptions, Model, Picture, RandomModel, Tokens};
+use warpwave_diffusion::{Checkpoint, Conditioning, Extra, Image, LoadOptions, Model, RandomModel, Tokens};
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Random, Tensor};
 
@@ -180,8 +180,8 @@ fn measure(model: &Model, random: RandomModel, size: usize, steps: usize) -> Res
                 }
             }
             drop(session);
-            let picture = Picture::from_planes(size, size, &decode()?)?;
-            picture.png(None)?;
+            let image = Image::from_planes(size, size, &decode()?)?;
+            image.png(None)?;
             Ok(())
         };
         image()?;
@@ -208,7 +208,8 @@ fn diffusers(random: RandomModel, size: usize, dtype: DType, device: &Device, st
         _ => "cpu",
     };
     let arguments = [random.name().to_owned(), size.to_string(), dtype.name().to_owned(), place.to_owned(), steps.to_string()];
-    let hint = "failed to run diffusers; see the python3 output above. To install it: `python3 -m pip install diffusers transformers torch`";
+    let hint =
+        "failed to run diffusers; see the python3 output above. To install it: `python3 -m pip install diffusers transformers torch`";
     let (_python, times) = Python::start(SCRIPT, &arguments, hint)?;
     Ok(times)
 }

@@ -1,4 +1,4 @@
-//! `warpwave image`: pictures from text.
+//! `warpwave image`: images from text.
 
 mod info;
 
@@ -10,8 +10,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use warpwave_diffusion::{
-    Checkpoint, Draws, Error, LoadOptions, MAX_PICTURES, MAX_STEPS, Mask, Model, OpenOptions, Picture, PictureLimits, Preview, Request,
-    Sampler, Schedule, TinyAutoencoder, Weighting, generate,
+    Checkpoint, Draws, Error, Image, ImageLimits, LoadOptions, MAX_IMAGES, MAX_STEPS, Mask, Model, OpenOptions, Preview, Request, Sampler,
+    Schedule, TinyAutoencoder, Weighting, generate,
 };
 use warpwave_kernels::DType;
 use warpwave_tensor::{Tensor, safetensors};
@@ -110,7 +110,7 @@ struct RunArgs {
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
-    picture: PictureArgs,
+    image: ImageArgs,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -137,7 +137,7 @@ struct Settings {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Generate N images in one batch.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_PICTURES as i64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_IMAGES as i64))]
     batch: u16,
     /// Skip the last N - 1 layers of CLIP (SDXL and SD 2.x always skip one more).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
@@ -152,7 +152,7 @@ struct Settings {
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Image")]
-struct PictureArgs {
+struct ImageArgs {
     /// Set the width in pixels; default: the width of --init, or the model's.
     #[arg(long, value_name = "PIXELS")]
     width: Option<usize>,
@@ -265,7 +265,7 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 
 impl RunArgs {
     fn request(&self, checkpoint: &Checkpoint, prompt: &str) -> Result<Request, Failure> {
-        let (settings, picture) = (&self.settings, &self.picture);
+        let (settings, image) = (&self.settings, &self.image);
         let mut request = Request::new(checkpoint.info(), prompt);
         request.negative.clone_from(&self.negative);
         request.steps = settings.steps.map_or(request.steps, usize::from);
@@ -275,23 +275,23 @@ impl RunArgs {
         request.true_guidance = settings.true_guidance;
         let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64 & 0xffff_ffff);
         request.seed = settings.seed.unwrap_or_else(fresh);
-        request.pictures = usize::from(settings.batch);
+        request.images = usize::from(settings.batch);
         request.text.clip_skip = usize::from(settings.clip_skip) - 1;
         request.text.weighting = settings.weighting;
         request.text.t5_length = settings.t5_length.map(usize::from);
-        (request.width, request.height) = (picture.width, picture.height);
-        let limits = PictureLimits::default();
+        (request.width, request.height) = (image.width, image.height);
+        let limits = ImageLimits::default();
         let bad = |path: &Path| {
             let shown = path.display().to_string();
             move |error: Error| failed(format!("{shown}: {error}"))
         };
-        if let Some(path) = &picture.init {
-            request.init = Some(Picture::decode(&read(path)?, &limits).map_err(bad(path))?);
+        if let Some(path) = &image.init {
+            request.init = Some(Image::decode(&read(path)?, &limits).map_err(bad(path))?);
         }
-        if let Some(path) = &picture.mask {
+        if let Some(path) = &image.mask {
             request.mask = Some(Mask::decode(&read(path)?, &limits).map_err(bad(path))?);
         }
-        request.strength = picture.strength.unwrap_or(request.strength);
+        request.strength = image.strength.unwrap_or(request.strength);
         request.draws = self.draws.as_ref().map(Draws::open).transpose()?;
         request.trajectory = self.latents_out.is_some();
         Ok(request)
@@ -333,7 +333,7 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
         bar.set_position(progress.step as u64);
         denoised = Instant::now();
         if let Some((path, preview)) = &preview {
-            let written = progress.preview(preview).and_then(|picture| picture.png(None)).map_err(Failure::from);
+            let written = progress.preview(preview).and_then(|image| image.png(None)).map_err(Failure::from);
             if let Err(error) = written.and_then(|file| write(path, &file)) {
                 failure = Some(error);
                 return ControlFlow::Break(());
@@ -348,9 +348,9 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
     }
     let made = made.map_err(|error| if matches!(error, Error::Cancelled) { failed("interrupted") } else { advise(error) })?;
     let seconds = (denoised - started).as_secs_f64();
-    for (number, (picture, output)) in made.pictures.iter().zip(&outputs).enumerate() {
+    for (number, (image, output)) in made.images.iter().zip(&outputs).enumerate() {
         let parameters = request.parameters(checkpoint.info(), &model_name(path), number)?;
-        write(output, &picture.png(Some(&parameters))?)?;
+        write(output, &image.png(Some(&parameters))?)?;
     }
     if let Some(path) = &args.latents_out {
         let Some(last) = made.trajectory.last() else { return Err(failed("no steps were run")) };
@@ -361,7 +361,7 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
     if args.json {
         let files = outputs.iter().enumerate().map(|(number, path)| json!({ "path": path, "seed": seed(number) })).collect::<Vec<_>>();
         return context.print_json(&json!({
-            "device": model.device().name(), "dtype": model.dtype().name(), "pictures": files, "width": width, "height": height,
+            "device": model.device().name(), "dtype": model.dtype().name(), "images": files, "width": width, "height": height,
             "sampler": request.sampler.name(), "schedule": request.schedule.map(Schedule::name), "steps": total,
             "guidance": request.guidance, "load_seconds": load_time.as_secs_f64(), "denoise_seconds": seconds,
             "steps_per_second": rate, "total_seconds": started.elapsed().as_secs_f64(),

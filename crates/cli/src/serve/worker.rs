@@ -13,8 +13,8 @@ use super::{EngineArgs, ListenArgs, add_model, start};
 
 /// The time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// Bytes of a request with pictures.
-const PICTURE_BYTES: usize = 64 << 20;
+/// Bytes of a request with images.
+const IMAGE_BYTES: usize = 64 << 20;
 /// The variable with the token that jobs must send.
 const TOKEN: &str = "LLORCH_API_TOKEN";
 
@@ -173,7 +173,7 @@ fn run_image(context: &mut Context<'_>, args: &ImageArgs) -> Outcome {
     load.device = args.identity.device(&load.device);
     // What cannot be opened is known before anybody connects.
     let checkpoint = load.files.open(&args.model)?;
-    let server = start_worker(context, &args.listen, Limits { body_bytes: PICTURE_BYTES, ..Limits::default() })?;
+    let server = start_worker(context, &args.listen, Limits { body_bytes: IMAGE_BYTES, ..Limits::default() })?;
     let model = load.with_threads(|| load.load(context, &checkpoint))?;
     let preview = load.preview(&model)?;
     let (id, device) = (model_name(&args.model), model.device().name().to_owned());

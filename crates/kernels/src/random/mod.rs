@@ -176,7 +176,9 @@ impl Distribution {
             }
             Distribution::Normal { mean, deviation } => {
                 if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
-                    return Err(bad(format!("expected a finite mean and a finite standard deviation >= 0, got {mean:?} and {deviation:?}")));
+                    return Err(bad(format!(
+                        "expected a finite mean and a finite standard deviation >= 0, got {mean:?} and {deviation:?}"
+                    )));
                 }
                 Ok(Draw::Normal { mean, deviation })
             }
