@@ -12,7 +12,7 @@ use warpwave_vgpu::hip::model::{GpuModel, default_memory};
 
 use super::{Context, Failure, Outcome, failed, human_bytes, usage};
 
-/// The library that takes the place of AMD's `libhsa-runtime64.so.1`, whose name the file states inside.
+/// The library that replaces AMD's `libhsa-runtime64.so.1`, whose name the file states inside.
 const NAME: &str = "libhsa_runtime64.so";
 /// The environment variable with its path.
 const VARIABLE: &str = "WARPWAVE_HSA_LIB";

@@ -58,7 +58,7 @@ impl Container {
     pub fn only(&self, kernel: &str, vendor: Vendor) -> Result<KernelSource, DriverError> {
         let whole = self.with_headers(&self.text, vendor)?;
         let Some(Contents { names, definitions }) = self.contents.get_or_init(|| contents(&whole)) else { return Ok(whole) };
-        // A symbol of C++ names its kernel in a way of the compiler's own.
+        // A C++ symbol is a mangled name, which depends on the compiler.
         if !names.contains(kernel) && !kernel.starts_with("_Z") {
             let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
             known.sort_unstable();

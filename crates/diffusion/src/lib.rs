@@ -4,7 +4,7 @@
 //! [`Model`]: its tokenizers, text encoders, denoiser (a UNet or a transformer) and autoencoder, on any [`warpwave_tensor::Device`].
 //!
 //! What this crate promises: every file is checked before it is used; an error names the file and the key. A single file and a folder with
-//! the same weights give the same bits. Latents and images are `f32` of (images, channels, height, width), whatever the type of the
+//! the same weights give bit-identical results. Latents and images are `f32` of (images, channels, height, width), whatever the type of the
 //! weights.
 //!
 //! ```no_run

@@ -171,7 +171,7 @@ fn run_llm(context: &mut Context<'_>, args: &LlmArgs) -> Outcome {
 fn run_image(context: &mut Context<'_>, args: &ImageArgs) -> Outcome {
     let mut load = args.load.clone();
     load.device = args.identity.device(&load.device);
-    // What cannot be opened is known before anybody connects.
+    // Files that cannot be opened are errors before a client connects.
     let checkpoint = load.files.open(&args.model)?;
     let server = start_worker(context, &args.listen, Limits { body_bytes: IMAGE_BYTES, ..Limits::default() })?;
     let model = load.with_threads(|| load.load(context, &checkpoint))?;

@@ -78,7 +78,7 @@ fn quantize(call: &Call, dtype: DType, x: *const c_void, out: *const c_void, [ro
     let from = call.part(x, product(&[elements, dtype.size()]), "the vectors")?;
     let to = call.part(out, product(&[rows, Format::Q8_1.row_bytes(columns)?]), "the quantized vectors")?;
     let from = View::of_bytes(from.slice()?, dtype, Layout::rows(rows, columns, stride, 0)?)?;
-    // SAFETY: the caller of the C function vouches that nothing else uses its result.
+    // SAFETY: the caller of the C function guarantees that nothing else uses its result.
     let mut to = QuantViewMut::new(Quant::Q8_1, unsafe { to.slice()?.assume_mut() }, rows, columns)?;
     Ok(call.gpu().kernels.quantize(&call.queue.stream, &from, &mut to)?)
 }
@@ -125,7 +125,7 @@ fn multiply(
         Weights::Library(quant) => {
             let w = QuantView::new(quant, w, rows, columns)?;
             let x = QuantView::new(Quant::Q8_1, x, vectors, columns)?;
-            // SAFETY: the caller of the C function vouches that nothing else uses its result.
+            // SAFETY: the caller of the C function guarantees that nothing else uses its result.
             let mut out = ViewMut::of_bytes(unsafe { out.assume_mut() }, dtype, Layout::contiguous(&[vectors, rows])?)?;
             Ok(call.gpu().kernels.quant_matmul_q8(&call.queue.stream, &w, &x, &mut out)?)
         }
