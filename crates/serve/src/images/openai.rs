@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
-use warpwave_diffusion::MAX_PICTURES;
+use warpwave_diffusion::MAX_IMAGES;
 
 use super::{ImageEvent, request};
 use crate::access::read_json;
@@ -24,9 +24,10 @@ pub(crate) async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body
     while let Some(event) = events.recv().await {
         match event {
             ImageEvent::Progress { .. } | ImageEvent::Preview { .. } => (),
-            ImageEvent::Done { pictures, seed } => {
-                let one = |(number, picture): (u64, &Vec<u8>)| json!({ "b64_json": request::encoded(picture), "seed": seed.wrapping_add(number) });
-                let data: Vec<Value> = (0..).zip(&pictures).map(one).collect();
+            ImageEvent::Done { images, seed } => {
+                let one =
+                    |(number, image): (u64, &Vec<u8>)| json!({ "b64_json": request::encoded(image), "seed": seed.wrapping_add(number) });
+                let data: Vec<Value> = (0..).zip(&images).map(one).collect();
                 return Ok(Json(json!({ "created": unix_time(), "data": data, "output_format": "png" })));
             }
             ImageEvent::Failed { message } => return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)),
@@ -38,7 +39,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body
 fn start(app: &App, fields: &Fields) -> ApiResult<(Receiver<ImageEvent>, InFlight)> {
     let service = app.images.service(app, fields.string("model")?)?;
     let mut made = request::read(service, fields)?;
-    made.pictures = fields.integer("n", 1, MAX_PICTURES as i64)?.unwrap_or(1) as usize;
+    made.images = fields.integer("n", 1, MAX_IMAGES as i64)?.unwrap_or(1) as usize;
     for (name, only) in [("response_format", "b64_json"), ("output_format", "png")] {
         if let Some(other) = fields.string(name)?.filter(|value| *value != only) {
             return Err(ApiError::invalid(name, format!("{name}: expected {only}, got {other:?}")));
@@ -54,5 +55,5 @@ fn start(app: &App, fields: &Fields) -> ApiResult<(Receiver<ImageEvent>, InFligh
     request::finish(&mut made, &service.info)?;
     let loras = request::loras(service, fields)?;
     let in_flight = app.enter()?;
-    Ok((service.submit(made, loras, false, app.options.limits.picture)?, in_flight))
+    Ok((service.submit(made, loras, false, app.options.limits.image)?, in_flight))
 }
