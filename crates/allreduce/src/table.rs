@@ -199,7 +199,7 @@ struct Rule {
 pub struct Table(Vec<Rule>);
 
 impl Table {
-    /// Returns the built-in table. `warpwave mpi tune` measures one for the machine at hand.
+    /// Returns the built-in table. `warpwave mpi tune` measures one for this machine.
     pub fn built_in() -> Table {
         include_str!("default.table").parse().unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use super::{Context, Failure, Outcome, failed, kernel_library, usage};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  warpwave compile kernel.cu --target gfx90a,gfx942,gfx1100,sm_90 -o build/\n  \
     warpwave compile --kernel-library --target gfx90a,sm_90a -o archives/\n\n\
-    Archives of the kernel library run models on machines without a compiler: name their directory in WARPWAVE_ARCHIVES.\n\n\
+    Archives of the kernel library let models run on machines without a compiler; set WARPWAVE_ARCHIVES to their directory.\n\n\
     Targets: gfx* (AMD, .hsaco), sm_* (NVIDIA, .cubin), compute_* (NVIDIA PTX). \
     AMD targets need clang and the ROCm device libraries, or hipRTC; NVIDIA targets need NVRTC. No GPU is required.")]
 pub(super) struct Args {

@@ -117,7 +117,7 @@ fn archives(context: &Context<'_>) -> Vec<Check> {
     };
     let mut found: Vec<Check> = context.jit.archives().iter().map(describe).collect();
     if found.is_empty() {
-        found.push(Check { name: "archive", result: Ok(format!("none (optional; {VARIABLE} names their directory)")) });
+        found.push(Check { name: "archive", result: Ok(format!("none (optional; set {VARIABLE} to their directory)")) });
     }
     found
 }

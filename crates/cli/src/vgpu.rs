@@ -12,7 +12,7 @@ use warpwave_vgpu::hip::model::{GpuModel, default_memory};
 
 use super::{Context, Failure, Outcome, failed, human_bytes, usage};
 
-/// The library that takes the place of AMD's `libhsa-runtime64.so.1`, whose name the file states inside.
+/// The library that replaces AMD's `libhsa-runtime64.so.1`, whose name the file states inside.
 const NAME: &str = "libhsa_runtime64.so";
 /// The environment variable with its path.
 const VARIABLE: &str = "WARPWAVE_HSA_LIB";
@@ -40,7 +40,7 @@ enum Action {
     warpwave vgpu exec --arch gfx90a,gfx90a -- python3 test.py\n\n\
     AMD's HIP runtime must be installed (apt install libamdhip64-5). Exits with the exit code of the program.")]
 struct ExecArgs {
-    /// Set the virtual GPUs that the program sees, one for each name; default: WARPWAVE_VGPU_DEVICES, or one gfx90a.
+    /// Set the virtual GPUs visible to the program, one per name; default: WARPWAVE_VGPU_DEVICES, or one gfx90a.
     #[arg(long, value_name = "ARCH[,ARCH]", value_parser = archs)]
     arch: Option<String>,
     /// Program and its arguments.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use warpwave_diffusion::{Checkpoint, LoadOptions, Picture, PictureLimits, Preview};
+use warpwave_diffusion::{Checkpoint, Image, ImageLimits, LoadOptions, Preview};
 use warpwave_serve::{AppOptions, ImageModel, Limits, Listen, Server};
 use warpwave_tensor::{Device, Tensor, safetensors};
 use warpwave_test_support::workspace_root;
@@ -33,8 +33,8 @@ fn run(line: &[&str]) -> (u8, String, String) {
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-fn decoded(file: &[u8]) -> Picture {
-    Picture::decode(file, &PictureLimits::default()).unwrap()
+fn decoded(file: &[u8]) -> Image {
+    Image::decode(file, &ImageLimits::default()).unwrap()
 }
 
 fn tensors(path: impl AsRef<Path>) -> HashMap<String, Tensor> {
@@ -42,7 +42,7 @@ fn tensors(path: impl AsRef<Path>) -> HashMap<String, Tensor> {
 }
 
 #[test]
-fn pictures_are_those_of_the_reference() {
+fn images_are_those_of_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let (sd15, out) = (model("sd15"), shown(folder.path().join("out.png")));
     let (latents, draws) = (shown(folder.path().join("latents.safetensors")), shown(sd15.join("samplers.safetensors")));
@@ -83,7 +83,7 @@ fn pictures_are_those_of_the_reference() {
     let (code, facts, err) = run(&line);
     assert_eq!(code, 0, "{err}");
     let facts: Value = serde_json::from_str(&facts).unwrap();
-    assert_eq!((&facts["steps"], &facts["pictures"][0]["seed"], &facts["device"]), (&json!(8), &json!(5), &json!("cpu")));
+    assert_eq!((&facts["steps"], &facts["images"][0]["seed"], &facts["device"]), (&json!(8), &json!(5), &json!("cpu")));
     assert!(facts["steps_per_second"].as_f64().unwrap() > 0.0);
     let expected = tensors(&draws);
     let saved = tensors(&latents);
@@ -106,15 +106,15 @@ fn pictures_are_those_of_the_reference() {
 }
 
 #[test]
-fn a_batch_has_a_file_for_each_picture_and_starts_from_a_picture() {
+fn a_batch_has_a_file_for_each_image_and_starts_from_an_image() {
     let folder = tempfile::tempdir().unwrap();
     let sd15 = shown(model("sd15"));
     let (out, init, mask) = (shown(folder.path().join("fox.png")), folder.path().join("init.png"), folder.path().join("mask.png"));
-    let original = Picture::new(72, 64, (0..72 * 64 * 3).map(|i| (i % 251) as u8).collect()).unwrap();
+    let original = Image::new(72, 64, (0..72 * 64 * 3).map(|i| (i % 251) as u8).collect()).unwrap();
     std::fs::write(&init, original.png(None).unwrap()).unwrap();
     // The right half is repainted.
     let white = (0..72 * 64).flat_map(|i| [if i % 72 < 36 { 0 } else { 255 }; 3]).collect();
-    std::fs::write(&mask, Picture::new(72, 64, white).unwrap().png(None).unwrap()).unwrap();
+    std::fs::write(&mask, Image::new(72, 64, white).unwrap().png(None).unwrap()).unwrap();
     let line = [
         "image",
         "a (red:1.3) fox",
@@ -147,11 +147,11 @@ fn a_batch_has_a_file_for_each_picture_and_starts_from_a_picture() {
     assert_eq!(code, 0, "{err}");
     assert!(said.contains("fox-1.png: 72x64, seed 7\n") && said.contains("fox-2.png: 72x64, seed 8\n"), "{said}");
     assert!(err.contains("3 steps in "), "{err}");
-    let pictures = [1, 2].map(|number| decoded(&std::fs::read(folder.path().join(format!("fox-{number}.png"))).unwrap()));
-    assert_ne!(pictures[0], pictures[1]);
-    for picture in &pictures {
-        let column = |picture: &Picture, x: usize| (0..64).map(|y| picture.rgb()[(y * 72 + x) * 3]).collect::<Vec<_>>();
-        assert!((0..36).all(|x| column(picture, x) == column(&original, x)) && column(picture, 50) != column(&original, 50));
+    let images = [1, 2].map(|number| decoded(&std::fs::read(folder.path().join(format!("fox-{number}.png"))).unwrap()));
+    assert_ne!(images[0], images[1]);
+    for image in &images {
+        let column = |image: &Image, x: usize| (0..64).map(|y| image.rgb()[(y * 72 + x) * 3]).collect::<Vec<_>>();
+        assert!((0..36).all(|x| column(image, x) == column(&original, x)) && column(image, 50) != column(&original, 50));
     }
 }
 
@@ -175,7 +175,7 @@ fn wrong_command_lines_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let (sd15, inpaint, flux) = (shown(model("sd15")), shown(model("sd15-inpaint")), shown(model("flux-dev")));
     let text = shown(folder.path().join("text.png"));
-    std::fs::write(&text, "not a picture").unwrap();
+    std::fs::write(&text, "not an image").unwrap();
     let cases: [(u8, &str, &[&str]); 14] = [
         (2, "--model", &["image", "a fox"]),
         (2, "required", &["image"]),
@@ -189,7 +189,7 @@ fn wrong_command_lines_say_what_to_do() {
         (1, "expected a PNG, JPEG or WebP file", &["image", "a fox", "--model", &sd15, "--init", &text]),
         (2, "must end in .png", &["image", "a fox", "--model", &sd15, "-o", "out.jpg"]),
         (2, "inpainting model needs", &["image", "a fox", "--model", &inpaint]),
-        (2, "rectified flows", &["image", "a fox", "--model", &flux, "--sampler", "ddpm"]),
+        (2, "rectified-flow", &["image", "a fox", "--model", &flux, "--sampler", "ddpm"]),
         (1, "lora.safetensors", &["image", "a fox", "--model", &sd15, "--lora", "lora.safetensors:0.5", "--device", "cpu"]),
     ];
     for (expected, part, line) in cases {
@@ -269,12 +269,12 @@ fn with(mut body: Value, more: Value) -> Value {
     body
 }
 
-fn picture_of(event: &Value) -> Picture {
+fn image_of(event: &Value) -> Image {
     decoded(&BASE64_STANDARD.decode(event.as_str().unwrap()).unwrap())
 }
 
 #[test]
-fn jobs_stream_progress_previews_and_the_picture() {
+fn jobs_stream_progress_previews_and_the_image() {
     let worker = Worker::start("sd15", 4, Limits::default());
     assert_eq!(send(worker.address, "GET", "/health", None).0, 200);
     assert_eq!(send(worker.address, "GET", "/ready", None).0, 200);
@@ -284,10 +284,10 @@ fn jobs_stream_progress_previews_and_the_picture() {
     let expected = [1, 2].map(|step| json!({ "step": step, "total": 2, "percent": 50.0 * f64::from(step) }));
     assert_eq!(progress, expected.iter().collect::<Vec<_>>());
     let preview = seen.iter().find(|(name, _)| name == "preview").map(|(_, data)| data).unwrap();
-    assert_eq!((preview["format"].as_str(), picture_of(&preview["image"]).width()), (Some("png"), 32));
+    assert_eq!((preview["format"].as_str(), image_of(&preview["image"]).width()), (Some("png"), 32));
     let Some((last, complete)) = seen.last() else { panic!("no event") };
     assert_eq!((last.as_str(), &complete["format"], &complete["seed"]), ("complete", &json!("png"), &json!(11)));
-    let whole = picture_of(&complete["image"]);
+    let whole = image_of(&complete["image"]);
     assert_eq!((whole.width(), whole.height()), (256, 256));
 
     // The same through OpenAI's API, twice as many.
@@ -296,18 +296,18 @@ fn jobs_stream_progress_previews_and_the_picture() {
     assert_eq!(status, 200, "{answer}");
     let data = answer["data"].as_array().unwrap();
     assert!(data.len() == 2 && answer["created"].is_u64());
-    let near = |a: &Picture, b: &Picture| a.rgb().iter().zip(b.rgb()).all(|(a, b)| a.abs_diff(*b) <= 2);
-    assert!(near(&picture_of(&data[0]["b64_json"]), &whole) && !near(&picture_of(&data[1]["b64_json"]), &whole));
+    let near = |a: &Image, b: &Image| a.rgb().iter().zip(b.rgb()).all(|(a, b)| a.abs_diff(*b) <= 2);
+    assert!(near(&image_of(&data[0]["b64_json"]), &whole) && !near(&image_of(&data[1]["b64_json"]), &whole));
 
-    // From this picture, and only a part of it.
+    // From this image, and only a part of it.
     let image = &complete["image"];
     let transform = json!({ "operation": "ImageTransform", "input_image": image, "strength": 0.7, "width": null, "height": null });
     let (name, changed) = worker.events(&with(job("a fox"), transform)).pop().unwrap();
     assert_eq!(name, "complete");
-    let changed = picture_of(&changed["image"]);
+    let changed = image_of(&changed["image"]);
     assert!(changed.width() == 256 && !near(&changed, &whole));
     let half = (0..256 * 256).flat_map(|i| [if i < 256 * 128 { 0 } else { 255 }; 3]).collect();
-    let mask = BASE64_STANDARD.encode(Picture::new(256, 256, half).unwrap().png(None).unwrap());
+    let mask = BASE64_STANDARD.encode(Image::new(256, 256, half).unwrap().png(None).unwrap());
     let image = format!("data:image/png;base64,{}", image.as_str().unwrap());
     let inpaint = json!({
         "operation": "image_inpaint", "init_image": image, "mask_image": mask, "strength": 1,
@@ -315,7 +315,7 @@ fn jobs_stream_progress_previews_and_the_picture() {
     });
     let (name, painted) = worker.events(&with(job("a fox"), inpaint)).pop().unwrap();
     assert_eq!(name, "complete", "{painted}");
-    let painted = picture_of(&painted["image"]);
+    let painted = image_of(&painted["image"]);
     let upper = 256 * 128 * 3;
     assert!(painted.rgb()[..upper] == whole.rgb()[..upper] && painted.rgb()[upper..] != whole.rgb()[upper..]);
     // LoRAs of one job are not those of the next.
@@ -326,7 +326,7 @@ fn jobs_stream_progress_previews_and_the_picture() {
 #[test]
 fn wrong_jobs_are_refused() {
     let worker = Worker::start("sd15", 4, Limits::default());
-    let picture = BASE64_STANDARD.encode(Picture::new(64, 64, vec![0; 64 * 64 * 3]).unwrap().png(None).unwrap());
+    let image = BASE64_STANDARD.encode(Image::new(64, 64, vec![0; 64 * 64 * 3]).unwrap().png(None).unwrap());
     for (field, part, more) in [
         ("operation", "image_inpaint", json!({ "operation": "image_delete" })),
         ("prompt", "prompt", json!({ "prompt": null })),
@@ -341,9 +341,9 @@ fn wrong_jobs_are_refused() {
         ("input_image", "input_image", json!({ "operation": "image_transform" })),
         ("input_image", "base64", json!({ "operation": "image_transform", "input_image": "?" })),
         ("input_image", "PNG, JPEG or WebP", json!({ "operation": "image_transform", "input_image": "AAAA" })),
-        ("width", "256 to 2048", json!({ "operation": "image_transform", "input_image": picture, "width": null })),
-        ("mask_image", "mask_image", json!({ "operation": "image_inpaint", "init_image": picture })),
-        ("strength", "0 to 1", json!({ "operation": "image_transform", "input_image": picture, "strength": 2 })),
+        ("width", "256 to 2048", json!({ "operation": "image_transform", "input_image": image, "width": null })),
+        ("mask_image", "mask_image", json!({ "operation": "image_inpaint", "init_image": image })),
+        ("strength", "0 to 1", json!({ "operation": "image_transform", "input_image": image, "strength": 2 })),
         ("loras", "not a file", json!({ "loras": [{ "path": "../sdxl/lora_kohya.safetensors" }] })),
         ("loras", "not a file", json!({ "loras": [{ "path": "/etc/passwd" }] })),
     ] {
@@ -411,14 +411,14 @@ fn openai_edits_repaint_what_is_transparent() {
     let (status, masked) = edit(&texts, &[("image", &opaque), ("mask", &clear)]);
     assert_eq!(status, 200, "{masked}");
     assert_eq!(masked["data"][0]["seed"], 11);
-    let painted = picture_of(&masked["data"][0]["b64_json"]);
+    let painted = image_of(&masked["data"][0]["b64_json"]);
     let half = 256 * 128 * 3;
     assert!(painted.rgb()[half..].chunks(3).all(|pixel| pixel == [200, 40, 90]));
     assert!(painted.rgb()[..half].chunks(3).any(|pixel| pixel != [200, 40, 90]));
     // The image's own transparency is a mask too; without any, the whole image changes. `image[]` is how clients send lists.
     assert_eq!(edit(&texts, &[("image[]", &clear)]).1["data"], masked["data"]);
     let (status, changed) = edit(&[&texts[..], &[("strength", "0.5")]].concat(), &[("image", &opaque)]);
-    let changed = picture_of(&changed["data"][0]["b64_json"]);
+    let changed = image_of(&changed["data"][0]["b64_json"]);
     assert!(status == 200 && changed.rgb()[half..].chunks(3).any(|pixel| pixel != [200, 40, 90]));
     for (part, texts, files) in [
         ("`image`", &texts[..], vec![]),
@@ -481,7 +481,7 @@ fn a_full_queue_refuses_and_a_job_ends_when_its_reader_leaves() {
 
 #[test]
 fn jobs_have_a_time_limit() {
-    let worker = Worker::start("sd15", 4, Limits { picture: Duration::from_millis(1), ..Limits::default() });
+    let worker = Worker::start("sd15", 4, Limits { image: Duration::from_millis(1), ..Limits::default() });
     let seen = worker.events(&with(job("a fox"), json!({ "steps": 150 })));
     let (name, error) = seen.last().unwrap();
     assert!(name == "error" && error["message"].as_str().unwrap().contains("within 0.001 s"), "{error}");
@@ -516,7 +516,7 @@ fn the_program_serves_jobs_and_ends_with_sigterm() {
     let request = agent.post(format!("http://{address}/v1/images/generations")).header("authorization", "Bearer secret");
     let mut answer = request.header("content-type", "application/json").send(body).unwrap();
     let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
-    assert_eq!(picture_of(&answer["data"][0]["b64_json"]).height(), 256);
+    assert_eq!(image_of(&answer["data"][0]["b64_json"]).height(), 256);
     assert!(Command::new("kill").args(["-TERM", &program.0.id().to_string()]).status().unwrap().success());
     let end = Instant::now() + Duration::from_secs(30);
     loop {

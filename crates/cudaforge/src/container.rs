@@ -1,4 +1,4 @@
-//! The text that takes the place of PTX: a CUDA source and the headers it includes.
+//! The text that replaces PTX: a CUDA source and the headers it includes.
 //!
 //! A line that starts with [`MARK`] begins the text and another one each file: its length in bytes and its name as in the `#include`. The
 //! first file is the source.

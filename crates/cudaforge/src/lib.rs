@@ -1,8 +1,8 @@
-//! A stand-in for the crate [cudaforge](https://crates.io/crates/cudaforge), which builds CUDA kernels in build scripts.
+//! A drop-in replacement for the crate [cudaforge](https://crates.io/crates/cudaforge), which builds CUDA kernels in build scripts.
 //!
 //! Build scripts that use it run unchanged, without nvcc and without a GPU: nothing is compiled. [`KernelBuilder::build_ptx`] packs each
-//! source with the headers it includes into one text, which takes the place of the PTX. Warpwave's stand-in for `cudarc` compiles the
-//! kernels of such a [container](container) for the device at hand when a program asks for them. [`KernelBuilder::build_lib`] writes empty
+//! source with the headers it includes into one text, which replaces the PTX. Warpwave's replacement for `cudarc` compiles the
+//! kernels of such a [container](container) for the current device when a program loads them. [`KernelBuilder::build_lib`] writes empty
 //! libraries that satisfy the linker; the functions of the real one are in that `cudarc`.
 //!
 //! It promises that every text is UTF-8 and complete: a header that is found is in the container, one that is not is left to the compiler.
@@ -68,7 +68,7 @@ pub enum Error {
         reason: String,
     },
     /// What the real crate does with nvcc, this one cannot.
-    #[error("{0} is not supported by Warpwave's stand-in for cudaforge: it compiles no host code and fetches nothing")]
+    #[error("{0} is not supported by Warpwave's replacement for cudaforge, which neither compiles host code nor downloads sources")]
     Unsupported(String),
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn gather(source: &Path, folders: &[PathBuf]) -> Result<(Vec<PackedFi
             let path = path.canonicalize().map_err(|error| Error::File { action: "read", path: path.clone(), error })?;
             match known.get(&name) {
                 Some(before) if *before == path => {}
-                Some(before) => return Err(bad(format!("{} and {} have this name", before.display(), path.display()))),
+                Some(before) => return Err(bad(format!("both {} and {} have this name", before.display(), path.display()))),
                 None => {
                     files.push((name.clone(), read(&path)?));
                     paths.push(path.clone());

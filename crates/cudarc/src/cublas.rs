@@ -132,9 +132,9 @@ pub mod result {
             stride: c_longlong,
             shape: [usize; 3],
         ) -> Result<Matrix, CublasError> {
-            let wrong = |what: &str, value: i64| DriverError::invalid(&format!("matrix product: {what} is {value}"));
-            let leading = usize::try_from(leading).map_err(|_| wrong("a leading dimension", leading.into()))?;
-            let stride = usize::try_from(stride).map_err(|_| wrong("a batch stride", stride))?;
+            let wrong = |what: &str, value: i64| DriverError::invalid(&format!("matrix product: {what}: expected at least 0, got {value}"));
+            let leading = usize::try_from(leading).map_err(|_| wrong("the leading dimension", leading.into()))?;
+            let stride = usize::try_from(stride).map_err(|_| wrong("the batch stride", stride))?;
             let (row, column) = if transposed { (leading, 1) } else { (1, leading) };
             Ok(Matrix { address: address.addr() as u64, dtype: dtype(ty), shape, strides: [stride, row, column] })
         }
@@ -154,7 +154,7 @@ pub mod result {
     /// # Safety
     /// The address must be that of a number of the type that the sums' type asks for.
     unsafe fn factor(address: *const c_void, compute: Compute) -> f64 {
-        // SAFETY: the caller vouches for the type.
+        // SAFETY: the caller guarantees the type.
         unsafe {
             match compute {
                 Compute::CUBLAS_COMPUTE_16F => address.cast::<f16>().read_unaligned().to_f64(),
@@ -198,20 +198,20 @@ pub mod result {
     ) -> Result<(), CublasError> {
         let stream = CudaBlas::stream_of(handle).ok_or_else(|| DriverError::invalid("matrix product: the handle was dropped"))?;
         let size = |what: &str, value: c_int| {
-            usize::try_from(value).map_err(|_| DriverError::invalid(&format!("matrix product: {what} is {value}")))
+            usize::try_from(value).map_err(|_| DriverError::invalid(&format!("matrix product: {what}: expected at least 0, got {value}")))
         };
-        let (m, n, k, batch) = (size("m", m)?, size("n", n)?, size("k", k)?, size("the batch", batch_count)?);
+        let (m, n, k, batch) = (size("m", m)?, size("n", n)?, size("k", k)?, size("the batch size", batch_count)?);
         stream.context().gpu.check()?;
         if m == 0 || n == 0 || batch == 0 {
             return Ok(());
         }
         if k == 0 {
-            return Err(DriverError::invalid("matrix product: k is 0").into());
+            return Err(DriverError::invalid("matrix product: k: expected at least 1, got 0").into());
         }
         let a = Matrix::new(a, a_type, transa == Operation::CUBLAS_OP_T, lda, stride_a, [batch, m, k])?;
         let b = Matrix::new(b, b_type, transb == Operation::CUBLAS_OP_T, ldb, stride_b, [batch, k, n])?;
         let c = Matrix::new(c, c_type, false, ldc, stride_c, [batch, m, n])?;
-        // SAFETY: the caller vouches for the factors.
+        // SAFETY: the caller guarantees the types of the factors.
         let (alpha, beta) = unsafe { (factor(alpha, compute), factor(beta, compute)) };
         let options = Matmul::new().scaled(alpha, beta).tf32(compute == Compute::CUBLAS_COMPUTE_32F_FAST_TF32);
         multiply(&stream, &options, &a, &b, &c)
@@ -231,7 +231,7 @@ pub mod result {
         let [a_part, b_part, c_part] = &parts;
         let a = View::of_bytes(a_part.slice()?, a.dtype, a_layout)?;
         let b = View::of_bytes(b_part.slice()?, b.dtype, b_layout)?;
-        // SAFETY: nothing else uses the result, as the caller of the only caller vouches.
+        // SAFETY: nothing else uses the result, as the caller of the only caller guarantees.
         let mut c = ViewMut::of_bytes(unsafe { c_part.slice()?.assume_mut() }, c.dtype, c_layout)?;
         Ok(gpu.kernels.matmul(stream.raw(), options, &a, &b, &mut c)?)
     }
@@ -358,7 +358,7 @@ macro_rules! products {
                 c: &mut C,
             ) -> Result<(), CublasError> {
                 let config = StridedBatchedConfig { gemm, batch_size: 1, stride_a: 0, stride_b: 0, stride_c: 0 };
-                // SAFETY: as the caller vouches.
+                // SAFETY: as the caller guarantees.
                 unsafe { self.gemm_strided_batched(config, a, b, c) }
             }
 

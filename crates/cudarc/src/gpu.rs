@@ -67,7 +67,7 @@ impl Gpu {
     /// Returns the device of a number that [`Gpu::number`] gave.
     pub fn by_number(number: CUdevice) -> Result<Arc<Gpu>> {
         let found = lock(&OPEN).iter().filter_map(Weak::upgrade).find(|gpu| gpu.number == number);
-        let missing = || DriverError::new(CUresult::CUDA_ERROR_INVALID_DEVICE, &format!("no context is open for the device {number}"));
+        let missing = || DriverError::new(CUresult::CUDA_ERROR_INVALID_DEVICE, &format!("no context is open for device {number}"));
         found.ok_or_else(missing)
     }
 
@@ -167,7 +167,7 @@ impl Gpu {
 
     /// Remembers the error of a function that cannot return it. The first is kept.
     pub fn record(&self, error: DriverError) {
-        tracing::error!(device = self.device.name(), %error, "an earlier call failed; the next call that can return an error returns this one");
+        tracing::error!(device = self.device.name(), %error, "a call that cannot return errors failed; the next call that can returns this error");
         lock(&self.pending).get_or_insert(error);
     }
 
@@ -304,7 +304,7 @@ impl Catalog {
         let chosen = DeviceSpec::from_env()?;
         if chosen == DeviceSpec::Cpu {
             let reason =
-                format!("{DEVICE_VARIABLE} is `cpu`, but a GPU is needed; unset it or name one of: {}", devices.names().join(", "));
+                format!("{DEVICE_VARIABLE} is `cpu`, but a GPU is needed; unset it or set it to one of: {}", devices.names().join(", "));
             return Err(DriverError::new(CUresult::CUDA_ERROR_NO_DEVICE, &reason));
         }
         let listed = std::env::var_os("WARPWAVE_VGPU_DEVICES").is_some_and(|value| !value.is_empty());
@@ -330,7 +330,7 @@ impl Catalog {
         }
         let names = self.names.join(", ");
         if !names.is_empty() {
-            let reason = format!("no device {ordinal}; the devices, from 0, are: {names}");
+            let reason = format!("no device with ordinal {ordinal}; available, from ordinal 0: {names}");
             return Err(DriverError::new(CUresult::CUDA_ERROR_INVALID_DEVICE, &reason));
         }
         let reasons = self.devices.backends().iter().filter(|backend| !backend.is_virtual).map(|backend| match &backend.driver {

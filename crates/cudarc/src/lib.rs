@@ -1,8 +1,8 @@
-//! A stand-in for the crate [cudarc](https://crates.io/crates/cudarc) over Warpwave's devices: programs written for it, above all
+//! A drop-in replacement for the crate [cudarc](https://crates.io/crates/cudarc) over Warpwave's devices: programs written for it, above all
 //! [candle](https://github.com/huggingface/candle), run unmodified on AMD, NVIDIA and virtual GPUs.
 //!
 //! It has the types and functions that candle 0.11.1 uses of `driver`, `nvrtc`, `cublas` and `curand`, with the real crate's names and
-//! signatures, and the C functions that candle's crates link. It takes the real crate's place in a program's `Cargo.toml`:
+//! signatures, and the C functions that candle's crates link. It replaces the real crate in a program's `Cargo.toml`:
 //!
 //! ```toml
 //! [patch.crates-io]
@@ -14,9 +14,9 @@
 //!
 //! - [`driver::CudaContext::new`] counts NVIDIA's devices, AMD's, then the virtual ones if `WARPWAVE_VGPU_DEVICES` lists them. The device
 //!   that `WARPWAVE_DEVICE` names is the first.
-//! - A kernel is compiled when a program asks for it, alone, and cached on disk.
+//! - Each kernel is compiled separately when a program loads it, and cached on disk.
 //! - Errors display their reason: a missing driver with what was tried, the compiler's messages, the kernel and the limit it exceeds.
-//! - Work on memory that several streams use is in order, whatever the program says of event tracking. Memory is reused in stream order.
+//! - Work on memory that several streams use is ordered, even if the program disables event tracking. Memory is reused in stream order.
 //! - Addresses that arrive without a type (BLAS, C functions) are looked up and checked against the memory they are in.
 //! - A C function that fails returns its error from the next call on the device, and from every use of the result it did not write.
 //!
@@ -40,9 +40,7 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "cudnn")]
-compile_error!(
-    "Warpwave's cudarc has no cuDNN: build candle without its feature `cudnn`; its convolutions then run in kernels and matrix products"
-);
+compile_error!("Warpwave's cudarc has no cuDNN: build candle without its feature `cudnn`; convolutions then run as im2col and matmul");
 #[cfg(feature = "nccl")]
 compile_error!("Warpwave's cudarc has no NCCL: build candle without its feature `nccl`");
 

@@ -58,11 +58,11 @@ impl Container {
     pub fn only(&self, kernel: &str, vendor: Vendor) -> Result<KernelSource, DriverError> {
         let whole = self.with_headers(&self.text, vendor)?;
         let Some(Contents { names, definitions }) = self.contents.get_or_init(|| contents(&whole)) else { return Ok(whole) };
-        // A symbol of C++ names its kernel in a way of the compiler's own.
+        // A C++ symbol is a mangled name, which depends on the compiler.
         if !names.contains(kernel) && !kernel.starts_with("_Z") {
             let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
             known.sort_unstable();
-            let reason = format!("kernel `{kernel}` not found in {}; it has: {}", self.name, known.join(", "));
+            let reason = format!("kernel `{kernel}` not found in {}; available: {}", self.name, known.join(", "));
             return Err(DriverError::new(CUresult::CUDA_ERROR_NOT_FOUND, &reason));
         }
         let mut text = self.text.clone().into_bytes();

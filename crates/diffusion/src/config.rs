@@ -70,7 +70,7 @@ impl UnetConfig {
             depth.push(match (*down, *up) {
                 ("CrossAttnDownBlock2D", "CrossAttnUpBlock2D") => depths[level],
                 ("DownBlock2D", "UpBlock2D") => 0,
-                _ => return Err(config.bad("down_block_types", format!("unsupported blocks {down} and {up} of one level"))),
+                _ => return Err(config.bad("down_block_types", format!("unsupported block types of a level: {down} and {up}"))),
             });
         }
         // Named after the size of a head, but their number in all known files.
@@ -84,7 +84,7 @@ impl UnetConfig {
         if let Some((sinusoids, width)) = added
             && (!sinusoids.is_multiple_of(2) || sinusoids.checked_mul(6).is_none_or(|all| all >= width))
         {
-            let reason = format!("expected an even number, and six times it below {width}, got {sinusoids}");
+            let reason = format!("expected an even number less than {width} / 6, got {sinusoids}");
             return Err(config.bad("addition_time_embed_dim", reason));
         }
         let this = UnetConfig {
@@ -115,7 +115,7 @@ impl UnetConfig {
             }
         }
         if !self.channels[0].is_multiple_of(2) {
-            return Err(("block_out_channels", format!("expected an even first number, got {}", self.channels[0])));
+            return Err(("block_out_channels", format!("the first entry must be even, got {}", self.channels[0])));
         }
         Ok(())
     }
@@ -313,7 +313,7 @@ impl ClipConfig {
             false => None,
         };
         if layers == 0 || width < 64 || !width.is_multiple_of(64) {
-            let reason = format!("expected layers and a multiple of 64 channels, got {layers} and {width}");
+            let reason = format!("expected at least 1 layer and a multiple of 64 channels, got {layers} and {width}");
             return Err(bad_weight(part.path(), "token_embedding.weight", reason));
         }
         Ok(ClipConfig {
@@ -496,7 +496,7 @@ impl TinyConfig {
                 return Err(config.bad(blocks, format!("expected {} numbers of at most 64, got {counts:?}", channels.len().max(2))));
             }
             if channels.iter().any(|found| *found != channels[0]) {
-                return Err(config.bad(channels_key, format!("expected equal numbers, got {channels:?}")));
+                return Err(config.bad(channels_key, format!("expected the same number of channels in all blocks, got {channels:?}")));
             }
             Ok(TinyHalf { channels: channels[0], blocks: counts })
         };

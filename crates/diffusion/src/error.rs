@@ -62,14 +62,14 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// A picture file is invalid or too large.
+    /// An image file is invalid or too large.
     #[error("{reason}")]
-    Picture {
+    Image {
         /// What was expected, and what came.
         reason: String,
     },
     /// The caller ended the run.
-    #[error("cancelled")]
+    #[error("canceled")]
     Cancelled,
     /// The denoiser's numbers overflowed.
     #[error("step {step}: the model's output is not finite; load it with another type, such as f32 or bf16")]

@@ -262,7 +262,7 @@ impl Flux {
     }
 
     fn attend(&self, qkv: &[Tensor], rotation: &Rotation) -> Result<Tensor> {
-        let [q, k, v] = qkv else { return Err(bad_argument("attention", "expected queries, keys and values")) };
+        let [q, k, v] = qkv else { return Err(bad_argument("attention", "internal error: expected queries, keys and values")) };
         let (rows, tokens) = (q.size(0), q.size(1));
         let flat = |x: &Tensor| -> Result<Tensor> { Ok(x.reshape(&[rows, tokens, self.config.width()])?) };
         let scale = 1.0 / (self.config.head_dim as f32).sqrt();
@@ -309,7 +309,7 @@ fn embed([first, second]: &[Linear; 2], x: &Tensor) -> Result<Tensor> {
 fn chunks<const N: usize>(x: &Tensor) -> Result<[Tensor; N]> {
     let width = x.size(1) / N;
     let parts = (0..N).map(|i| Ok(x.narrow(1, i * width, width)?.unsqueeze(1)?)).collect::<Result<Vec<_>>>()?;
-    parts.try_into().map_err(|_| bad_argument("chunks", "wrong number of parts"))
+    parts.try_into().map_err(|_| bad_argument("chunks", "internal error: wrong number of parts"))
 }
 
 /// Turns (images, channels, height, width) into patches: (images, height / 2 · width / 2, channels · 4).

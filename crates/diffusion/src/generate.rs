@@ -1,4 +1,4 @@
-//! Runs: from a request to pictures.
+//! Runs: from a request to images.
 
 use std::ops::ControlFlow;
 
@@ -7,21 +7,21 @@ use warpwave_tensor::Tensor;
 
 use crate::error::{Error, Result, bad_argument};
 use crate::flux;
+use crate::image::{Image, Mask};
 use crate::info::{Family, ModelInfo, Prediction};
 use crate::model::{Conditioning, Extra, Model};
 use crate::noise::{Draw, Draws, Generator, Source};
-use crate::picture::{Mask, Picture};
 use crate::preview::Preview;
 use crate::prompt::{self, PromptOptions};
 use crate::sampler::{Sampler, Solver};
 use crate::schedule::{Level, Plan, Schedule};
 use crate::session::Session;
 
-/// The most pictures of a run.
-pub const MAX_PICTURES: usize = 16;
-/// The sides that pictures may have, in pixels.
+/// The most images of a run.
+pub const MAX_IMAGES: usize = 16;
+/// The sides that images may have, in pixels.
 pub const SIDES: std::ops::RangeInclusive<usize> = 32..=4096;
-/// Pictures with more pixels than 1536² are decoded in tiles, which bounds the memory.
+/// Images with more pixels than 1536² are decoded in tiles, which bounds the memory.
 const UNTILED: usize = 1536 * 1536;
 /// The side of a tile.
 const TILE: usize = 1024;
@@ -29,13 +29,13 @@ const TILE: usize = 1024;
 /// What to generate.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What the picture shows.
+    /// What the image shows.
     pub prompt: String,
     /// What it does not show.
     pub negative: Option<String>,
     /// How prompts are encoded.
     pub text: PromptOptions,
-    /// The width; by default that of the initial picture, or the model's.
+    /// The width; by default that of the initial image, or the model's.
     pub width: Option<usize>,
     /// The height.
     pub height: Option<usize>,
@@ -49,15 +49,15 @@ pub struct Request {
     pub guidance: f64,
     /// Flux only: as `guidance` of the other families, with a second run of the transformer for the negative prompt.
     pub true_guidance: f64,
-    /// The seed of the first picture; each further one has the next seed.
+    /// The seed of the first image; each further one has the next seed.
     pub seed: u64,
-    /// The number of pictures.
-    pub pictures: usize,
-    /// A picture to start from.
-    pub init: Option<Picture>,
-    /// What of the initial picture is repainted.
+    /// The number of images.
+    pub images: usize,
+    /// An image to start from.
+    pub init: Option<Image>,
+    /// What of the initial image is repainted.
     pub mask: Option<Mask>,
-    /// How much of the initial picture is replaced: 1 starts from noise.
+    /// How much of the initial image is replaced: 1 starts from noise.
     pub strength: f64,
     /// Random numbers to use instead of those of the seed.
     pub draws: Option<Draws>,
@@ -91,7 +91,7 @@ impl Request {
             guidance,
             true_guidance: 1.0,
             seed: 0,
-            pictures: 1,
+            images: 1,
             init: None,
             mask: None,
             strength: if info.inpaint { 1.0 } else { 0.8 },
@@ -100,15 +100,15 @@ impl Request {
         }
     }
 
-    /// Returns width and height of the pictures.
+    /// Returns width and height of the images.
     pub fn size(&self, info: &ModelInfo) -> Result<(usize, usize)> {
         let multiple = info.size_multiple.max(1);
-        let default = |of_init: fn(&Picture) -> usize| match &self.init {
-            Some(picture) => of_init(picture) / multiple * multiple,
+        let default = |of_init: fn(&Image) -> usize| match &self.init {
+            Some(image) => of_init(image) / multiple * multiple,
             None => info.default_size,
         };
-        let width = self.width.unwrap_or_else(|| default(Picture::width));
-        let height = self.height.unwrap_or_else(|| default(Picture::height));
+        let width = self.width.unwrap_or_else(|| default(Image::width));
+        let height = self.height.unwrap_or_else(|| default(Image::height));
         for (name, side) in [("width", width), ("height", height)] {
             if !SIDES.contains(&side) || side % multiple != 0 {
                 let (low, high) = (SIDES.start(), SIDES.end());
@@ -121,8 +121,8 @@ impl Request {
     /// Checks the request and plans its steps, without computing anything.
     pub fn plan(&self, info: &ModelInfo) -> Result<Plan> {
         let (width, height) = self.size(info)?;
-        if self.pictures == 0 || self.pictures > MAX_PICTURES {
-            return Err(bad_argument("pictures", format!("expected 1 to {MAX_PICTURES}, got {}", self.pictures)));
+        if self.images == 0 || self.images > MAX_IMAGES {
+            return Err(bad_argument("images", format!("expected 1 to {MAX_IMAGES}, got {}", self.images)));
         }
         for (name, value) in [("guidance", self.guidance), ("true_guidance", self.true_guidance)] {
             if !(0.0..=100.0).contains(&value) {
@@ -136,7 +136,7 @@ impl Request {
             return Err(bad_argument("mask", "an inpainting model needs an initial image and a mask"));
         }
         if !info.family.is_flux() && self.true_guidance > 1.0 {
-            return Err(bad_argument("true_guidance", "supported by Flux only; use the guidance instead"));
+            return Err(bad_argument("true_guidance", "only Flux supports true guidance; use `guidance` instead"));
         }
         let tokens = (width / 16) * (height / 16);
         let mut plan = Plan::new(info, self.sampler, self.schedule, self.steps, tokens)?;
@@ -146,8 +146,8 @@ impl Request {
         Ok(plan)
     }
 
-    /// Returns the text that other programs read from a picture: the prompt, and the settings of the picture with this number.
-    pub fn parameters(&self, info: &ModelInfo, model: &str, picture: usize) -> Result<String> {
+    /// Returns the text that other programs read from an image: the prompt, and the settings of the image with this number.
+    pub fn parameters(&self, info: &ModelInfo, model: &str, image: usize) -> Result<String> {
         let (width, height) = self.size(info)?;
         let mut text = self.prompt.clone();
         if let Some(negative) = &self.negative {
@@ -157,7 +157,7 @@ impl Request {
         if let Some(schedule) = self.schedule {
             text += &format!(", Schedule type: {}", schedule.title());
         }
-        let seed = self.seed.wrapping_add(picture as u64);
+        let seed = self.seed.wrapping_add(image as u64);
         text += &format!(", CFG scale: {}, Seed: {seed}, Size: {width}x{height}, Model: {model}", self.guidance);
         if self.text.clip_skip > 0 {
             text += &format!(", Clip skip: {}", self.text.clip_skip + 1);
@@ -180,26 +180,26 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Returns what the first picture will about look like.
-    pub fn preview(&self, preview: &Preview) -> Result<Picture> {
-        let one = self.image.len() / self.run.pictures;
-        preview.picture(&self.image[..one], &self.run.shape, self.run.model.device())
+    /// Returns what the first image will about look like.
+    pub fn preview(&self, preview: &Preview) -> Result<Image> {
+        let one = self.image.len() / self.run.images;
+        preview.image(&self.image[..one], &self.run.shape, self.run.model.device())
     }
 }
 
 /// What a run made.
 #[derive(Debug)]
 pub struct Generated {
-    /// The pictures.
-    pub pictures: Vec<Picture>,
-    /// The latents they were decoded from: `f32` of (pictures, channels, height, width), on the model's scale.
+    /// The images.
+    pub images: Vec<Image>,
+    /// The latents they were decoded from: `f32` of (images, channels, height, width), on the model's scale.
     pub latents: Tensor,
     /// The latents before the first step and after each, if the request asks for them: on the sampler's scale (Euler's grows with the noise),
     /// and of Flux in patches, as diffusers has them.
     pub trajectory: Vec<Tensor>,
 }
 
-/// Generates pictures. `progress` is called after every step, and may end the run, which is then [`Error::Cancelled`].
+/// Generates images. `progress` is called after every step, and may end the run, which is then [`Error::Cancelled`].
 pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>) -> Result<Generated> {
     let info = model.info();
     let plan = request.plan(info)?;
@@ -208,7 +208,7 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
         model,
         request,
         shape: [1, info.latent_channels, height / info.latent_scale, width / info.latent_scale],
-        pictures: request.pictures,
+        images: request.images,
         tile: tile(width, height),
         extra: Extra {
             time_ids: (info.family == Family::Sdxl).then(|| {
@@ -220,12 +220,12 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
     };
     let mut denoiser = run.denoiser()?;
     let mut source = match &request.draws {
-        Some(draws) => Source::File { draws, images: run.pictures },
-        None => Source::Seeds((0..run.pictures as u64).map(|k| Generator::new(request.seed.wrapping_add(k))).collect()),
+        Some(draws) => Source::File { draws, images: run.images },
+        None => Source::Seeds((0..run.images as u64).map(|k| Generator::new(request.seed.wrapping_add(k))).collect()),
     };
-    let picture = request.init.as_ref().map(|picture| picture.resize(width, height)).transpose()?;
+    let init = request.init.as_ref().map(|image| image.resize(width, height)).transpose()?;
     let mask = request.mask.as_ref().map(|mask| mask.resize(width, height)).transpose()?;
-    let (mut x, image) = run.start(&plan, picture.as_ref(), mask.as_ref(), &mut source)?;
+    let (mut x, image) = run.start(&plan, init.as_ref(), mask.as_ref(), &mut source)?;
     let mut solver = Solver::new(request.sampler, info.prediction);
     let total = plan.steps.len();
     let mut trajectory = Vec::new();
@@ -254,14 +254,14 @@ pub fn generate(model: &Model, request: &Request, progress: &mut dyn FnMut(&Prog
     // The autoencoder may need the memory.
     drop(denoiser);
     let latents = run.tensor(&x)?;
-    let mut pictures = run.decode(&latents)?;
-    if let (Some(original), Some(mask)) = (&picture, &mask) {
-        pictures.iter_mut().for_each(|picture| picture.paste(original, mask));
+    let mut images = run.decode(&latents)?;
+    if let (Some(original), Some(mask)) = (&init, &mask) {
+        images.iter_mut().for_each(|image| image.paste(original, mask));
     }
-    Ok(Generated { pictures, latents, trajectory })
+    Ok(Generated { images, latents, trajectory })
 }
 
-/// The tiles in which pictures of this size are encoded and decoded.
+/// The tiles in which images of this size are encoded and decoded.
 pub(crate) fn tile(width: usize, height: usize) -> Option<usize> {
     (width * height > UNTILED).then_some(TILE)
 }
@@ -270,14 +270,14 @@ pub(crate) fn tile(width: usize, height: usize) -> Option<usize> {
 struct Run<'a> {
     model: &'a Model,
     request: &'a Request,
-    /// The shape of one picture's latents.
+    /// The shape of one image's latents.
     shape: [usize; 4],
-    pictures: usize,
+    images: usize,
     tile: Option<usize>,
     extra: Extra,
 }
 
-/// The initial picture of inpainting.
+/// The initial image of inpainting.
 struct Inpaint {
     /// Its latents.
     latents: Vec<f32>,
@@ -285,9 +285,9 @@ struct Inpaint {
     noise: Vec<f32>,
     /// Per position of the latents: 1 where it is repainted.
     mask: Vec<f32>,
-    /// Whether the denoiser gets mask and picture as input. If not, what is kept is put back after every step.
+    /// Whether the denoiser gets mask and image as input. If not, what is kept is put back after every step.
     is_input: bool,
-    /// The latents of the picture without what is repainted.
+    /// The latents of the image without what is repainted.
     masked: Vec<f32>,
 }
 
@@ -315,7 +315,7 @@ impl<'a> Run<'a> {
     fn denoiser(&self) -> Result<Denoiser<'a>> {
         let (model, request) = (self.model, self.request);
         let repeat = |conditioning: Conditioning| -> Result<Conditioning> {
-            let copies = |tensor: Tensor| Tensor::cat(&vec![tensor; self.pictures], 0);
+            let copies = |tensor: Tensor| Tensor::cat(&vec![tensor; self.images], 0);
             Ok(Conditioning { context: copies(conditioning.context)?, pooled: conditioning.pooled.map(copies).transpose()? })
         };
         let positive = repeat(prompt::encode(model, &request.prompt, &request.text)?)?;
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
         };
         let [_, mut channels, height, width] = self.shape;
         if model.info().inpaint {
-            // The mask and the latents of the masked picture.
+            // The mask and the latents of the masked image.
             channels = 2 * channels + 1;
         }
         let session = |conditioning: &Conditioning| {
@@ -354,11 +354,11 @@ impl<'a> Run<'a> {
         Ok(Denoiser { sessions, guidance: negative.map(|_| guidance as f32) })
     }
 
-    /// The tensor of all pictures' latents, or of other values of their height and width.
+    /// The tensor of all images' latents, or of other values of their height and width.
     fn tensor(&self, values: &[f32]) -> Result<Tensor> {
         let [_, _, height, width] = self.shape;
-        let channels = values.len() / (self.pictures * height * width).max(1);
-        Ok(Tensor::new(values, &[self.pictures, channels, height, width], self.model.device())?)
+        let channels = values.len() / (self.images * height * width).max(1);
+        Ok(Tensor::new(values, &[self.images, channels, height, width], self.model.device())?)
     }
 
     fn denoise(&self, denoiser: &mut Denoiser<'_>, x: &[f32], timestep: f32, image: Option<&Inpaint>) -> Result<Vec<f32>> {
@@ -375,7 +375,7 @@ impl<'a> Run<'a> {
             [positive, negative] => [positive.run(&input, timestep)?, negative.run(&input, timestep)?].concat(),
             [both] if denoiser.guidance.is_some() => both.run(&input.repeat(2), timestep)?,
             [one] => one.run(&input, timestep)?,
-            _ => return Err(bad_argument("denoise", "expected one or two calls in a step")),
+            _ => return Err(bad_argument("denoise", "internal error: expected one or two calls per step")),
         };
         let Some(guidance) = denoiser.guidance else { return Ok(outputs) };
         let (positive, negative) = outputs.split_at(outputs.len() / 2);
@@ -391,21 +391,21 @@ impl<'a> Run<'a> {
         if self.model.info().family.is_flux() { flux::pack(&latents) } else { Ok(latents) }
     }
 
-    /// The latents that a run starts with, and the picture of inpainting.
+    /// The latents that a run starts with, and the image of inpainting.
     fn start(
         &self,
         plan: &Plan,
-        picture: Option<&Picture>,
+        init: Option<&Image>,
         mask: Option<&Mask>,
         source: &mut Source<'_>,
     ) -> Result<(Vec<f32>, Option<Inpaint>)> {
         let scaled = |noise: &[f32], factor: f64| noise.iter().map(|value| value * factor as f32).collect::<Vec<_>>();
-        let Some(picture) = picture else {
+        let Some(init) = init else {
             return Ok((scaled(&source.draw(&Draw::Initial, &self.shape)?, plan.initial), None));
         };
         let strength = self.request.strength;
         let Some(mask) = mask else {
-            let distribution = self.encode(&picture.planes())?;
+            let distribution = self.encode(&init.planes())?;
             let latents = self.sample(&distribution, &source.draw(&Draw::Posterior(strength), &self.shape)?);
             let noise = source.draw(&Draw::Added(strength), &self.shape)?;
             return Ok((noised(&latents, &noise, plan.steps[0].level), None));
@@ -416,19 +416,19 @@ impl<'a> Run<'a> {
             drawn += 1;
             source.draw(&Draw::Inpaint(strength, drawn - 1), &self.shape)
         };
-        // The order of the random numbers is diffusers': picture, noise, masked picture. Only what they are used for is encoded.
+        // The order of the random numbers is diffusers': image, noise, masked image. Only what they are used for is encoded.
         let from_noise = strength == 1.0;
         let latents = if is_input && from_noise {
             Vec::new()
         } else {
-            let distribution = self.encode(&picture.planes())?;
+            let distribution = self.encode(&init.planes())?;
             self.sample(&distribution, &draw()?)
         };
         let noise = draw()?;
         let posterior = draw()?;
         let x = if from_noise { scaled(&noise, plan.initial) } else { noised(&latents, &noise, plan.steps[0].level) };
         let masked = if is_input {
-            let planes = picture.planes();
+            let planes = init.planes();
             let kept: Vec<f32> = mask.repaint().map(|repaint| 1.0 - repaint).collect();
             let masked: Vec<f32> = planes.iter().enumerate().map(|(i, value)| value * kept[i % kept.len()]).collect();
             self.sample(&self.encode(&masked)?, &posterior)
@@ -439,7 +439,7 @@ impl<'a> Run<'a> {
         Ok((x, Some(Inpaint { latents, noise, mask, is_input, masked })))
     }
 
-    /// Mean and logarithm of the variance of a picture's latents.
+    /// Mean and logarithm of the variance of an image's latents.
     fn encode(&self, planes: &[f32]) -> Result<(Vec<f32>, Vec<f32>)> {
         let scale = self.model.info().latent_scale;
         let shape = [1, 3, self.shape[2] * scale, self.shape[3] * scale];
@@ -447,7 +447,7 @@ impl<'a> Run<'a> {
         Ok((mean.to_vec()?, variance.to_vec()?))
     }
 
-    /// Latents from a picture's distribution, for all pictures of the run.
+    /// Latents from an image's distribution, for all images of the run.
     fn sample(&self, (mean, variance): &(Vec<f32>, Vec<f32>), random: &[f32]) -> Vec<f32> {
         let info = self.model.info();
         let one = |(i, random): (usize, &f32)| {
@@ -458,23 +458,23 @@ impl<'a> Run<'a> {
         random.iter().enumerate().map(one).collect()
     }
 
-    /// Decodes one picture.
-    fn decode(&self, latents: &Tensor) -> Result<Vec<Picture>> {
+    /// Decodes the images.
+    fn decode(&self, latents: &Tensor) -> Result<Vec<Image>> {
         let info = self.model.info();
         let unscaled = |value: &f32| (f64::from(*value) / info.vae_scaling + info.vae_shift) as f32;
-        let one = |picture: usize| {
-            let values = latents.narrow(0, picture, 1)?.contiguous()?.to_vec::<f32>()?;
+        let one = |index: usize| {
+            let values = latents.narrow(0, index, 1)?.contiguous()?.to_vec::<f32>()?;
             Ok(Tensor::new(&values.iter().map(unscaled).collect::<Vec<_>>(), &self.shape, self.model.device())?)
         };
-        self.model.vae_decode_each((0..self.pictures).map(one), self.tile, |image| {
+        self.model.vae_decode_each((0..self.images).map(one), self.tile, |image| {
             let image = image.cast(DType::F32)?;
             let (height, width) = (image.size(2), image.size(3));
-            Picture::from_planes(width, height, &image.to_vec::<f32>()?)
+            Image::from_planes(width, height, &image.to_vec::<f32>()?)
         })
     }
 }
 
-/// A picture's latents with noise.
+/// An image's latents with noise.
 fn noised(latents: &[f32], noise: &[f32], level: Level) -> Vec<f32> {
     let (signal, scale) = (level.signal as f32, level.noise as f32);
     latents.iter().zip(noise).map(|(latent, noise)| signal * latent + scale * noise).collect()

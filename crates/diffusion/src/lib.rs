@@ -4,7 +4,7 @@
 //! [`Model`]: its tokenizers, text encoders, denoiser (a UNet or a transformer) and autoencoder, on any [`warpwave_tensor::Device`].
 //!
 //! What this crate promises: every file is checked before it is used; an error names the file and the key. A single file and a folder with
-//! the same weights give the same bits. Latents and images are `f32` of (images, channels, height, width), whatever the type of the
+//! the same weights give bit-identical results. Latents and images are `f32` of (images, channels, height, width), whatever the type of the
 //! weights.
 //!
 //! ```no_run
@@ -29,6 +29,7 @@ mod config;
 mod error;
 mod flux;
 mod generate;
+mod image;
 mod info;
 mod json;
 mod lora;
@@ -37,7 +38,6 @@ mod model;
 mod names;
 mod nn;
 mod noise;
-mod picture;
 mod preview;
 mod prompt;
 mod sampler;
@@ -53,12 +53,12 @@ mod weights;
 
 pub use checkpoint::{Checkpoint, LoadOptions, OpenOptions, RandomModel};
 pub use error::{Error, Result};
-pub use generate::{Generated, MAX_PICTURES, Progress, Request, SIDES, generate};
+pub use generate::{Generated, MAX_IMAGES, Progress, Request, SIDES, generate};
+pub use image::{Image, ImageLimits, Mask};
 pub use info::{Family, ModelInfo, Prediction, TextEncoderInfo, TextEncoderKind};
 pub use memory::MemoryEstimate;
 pub use model::{Conditioning, Extra, Model, Tokens};
 pub use noise::{Draws, Generator};
-pub use picture::{Mask, Picture, PictureLimits};
 pub use preview::Preview;
 pub use prompt::{Part, PromptOptions, Weighting, encode as encode_prompt, parse as parse_prompt};
 pub use sampler::{Sampler, Solver};

@@ -103,7 +103,7 @@ impl AllLoras {
         let changes = self.0.values().flat_map(|loras| loras.changes.values().flatten());
         match changes.filter(|change| !change.used.load(Ordering::Relaxed)).min_by(|a, b| a.name.cmp(&b.name)) {
             Some(change) => {
-                Err(bad_weight(&change.path, &change.name, "the model has no such layer; the LoRA is for another family of models"))
+                Err(bad_weight(&change.path, &change.name, "the model has no such layer; the LoRA was trained for another model family"))
             }
             None => Ok(()),
         }
@@ -141,7 +141,7 @@ fn read(path: &Path) -> Result<HashMap<(Network, String), Parts>> {
             let &[alpha] = &alpha[..] else { return Err(bad(format!("expected one element, got {}", alpha.len()))) };
             parts.alpha = Some(alpha);
         } else if tensor.shape.len() < 2 || values.is_empty() {
-            return Err(bad(format!("expected a matrix or a kernel, got shape {:?}", tensor.shape)));
+            return Err(bad(format!("expected a matrix or a convolution kernel, got shape {:?}", tensor.shape)));
         } else if DOWN.contains(&end) {
             let rank = tensor.shape[0];
             parts.down = Some(values.reshape(&[rank, values.len() / rank])?);

@@ -78,7 +78,7 @@ fn run(model: &Model, request: &Request, phases: &mut Phases<'_>) -> Result<()> 
     let one = model.encode(&tokens, request.text.clip_skip)?;
     phases.end();
     let guided = if flux { request.true_guidance } else { request.guidance } > 1.0;
-    let rows = request.pictures * if guided { 2 } else { 1 };
+    let rows = request.images * if guided { 2 } else { 1 };
     let copies = |tensor: &Tensor| Tensor::cat(&vec![tensor.clone(); rows], 0);
     let conditioning = Conditioning { context: copies(&one.context)?, pooled: one.pooled.as_ref().map(copies).transpose()? };
     drop(one);

@@ -165,11 +165,11 @@ impl Model {
     fn tokenizer(&self, call: &'static str, encoder: usize) -> Result<&Tokenizer> {
         let tokenizers = &self.checkpoint.parts().tokenizers;
         let Some(tokenizer) = tokenizers.get(encoder) else {
-            return Err(bad_argument(call, format!("the model has {} text encoders, got number {encoder}", tokenizers.len())));
+            return Err(bad_argument(call, format!("text encoder {encoder} is out of range: the model has {}", tokenizers.len())));
         };
         tokenizer.as_ref().ok_or_else(|| {
-            let reason = "the file has no tokenizer: name a base folder in the diffusers layout, or put its folders tokenizer and \
-                          tokenizer_2 next to the file";
+            let reason = "the file has no tokenizer; pass a base directory in the diffusers layout, or copy its tokenizer and \
+                          tokenizer_2 directories next to the file";
             bad_argument(call, reason)
         })
     }
@@ -194,7 +194,7 @@ impl Model {
     pub fn encode(&self, tokens: &Tokens, clip_skip: usize) -> Result<Conditioning> {
         let found: Vec<usize> = tokens.encoders.iter().map(Vec::len).collect();
         if found.len() != self.text.len() || found.iter().any(|rows| *rows != found[0]) {
-            let reason = format!("expected equally many rows for each of {} text encoders, got {found:?}", self.text.len());
+            let reason = format!("expected the same number of rows for each of {} text encoders, got {found:?}", self.text.len());
             return Err(bad_argument("encode", reason));
         }
         let rows = |i: usize| tokens.encoders.get(i).map_or(&[][..], Vec::as_slice);

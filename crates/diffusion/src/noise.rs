@@ -130,7 +130,7 @@ impl Draws {
         let tensor = match row {
             None => tensor.clone(),
             Some(row) if row < tensor.size(0) => tensor.narrow(0, row, 1)?.squeeze(0)?,
-            Some(row) => return Err(wrong(format!("expected more than {row} draws, got {}", tensor.size(0)))),
+            Some(row) => return Err(wrong(format!("expected at least {} draws, got {}", row + 1, tensor.size(0)))),
         };
         let fits = tensor.rank() == 4 && tensor.shape()[1..] == shape[1..] && image < tensor.shape()[0];
         if !fits {

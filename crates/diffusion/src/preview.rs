@@ -3,8 +3,8 @@
 use warpwave_tensor::{Device, Tensor};
 
 use crate::error::Result;
+use crate::image::Image;
 use crate::model::Model;
-use crate::picture::Picture;
 use crate::tiny::TinyAutoencoder;
 
 /// Colors of the fit in each channel, from dark to bright.
@@ -31,21 +31,21 @@ struct Colors {
 impl std::fmt::Debug for Preview {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Linear(_) => "Preview by a linear map",
-            Kind::Tiny(_) => "Preview by a small autoencoder",
+            Kind::Linear(_) => "Preview (linear approximation)",
+            Kind::Tiny(_) => "Preview (tiny autoencoder)",
         })
     }
 }
 
 impl Preview {
-    /// Previews with a small autoencoder (TAESD), in the size of the picture. It must be on the model's device.
+    /// Previews with a small autoencoder (TAESD), in the size of the image. It must be on the model's device.
     pub fn tiny(autoencoder: TinyAutoencoder) -> Preview {
         Preview(Kind::Tiny(autoencoder))
     }
 
-    /// Previews with a linear map from latents to colors, in one eighth of the picture's size.
+    /// Previews with a linear map from latents to colors, in one eighth of the image's size.
     ///
-    /// It is fitted to the model's own autoencoder, so it works for every model: fields of known colors are encoded, as a small picture.
+    /// It is fitted to the model's own autoencoder, so it works for every model: fields of known colors are encoded, as a small image.
     pub fn fit(model: &Model) -> Result<Preview> {
         let (width, height) = (FIELDS.0 * FIELD, FIELDS.1 * FIELD);
         let color = |x: usize, y: usize| {
@@ -64,21 +64,21 @@ impl Preview {
         Ok(Preview(Kind::Linear(Colors { factors: fit(&latents, &colors) })))
     }
 
-    /// The picture of latents of (1, channels, height, width).
-    pub(crate) fn picture(&self, latents: &[f32], shape: &[usize; 4], device: &Device) -> Result<Picture> {
+    /// The image of latents of (1, channels, height, width).
+    pub(crate) fn image(&self, latents: &[f32], shape: &[usize; 4], device: &Device) -> Result<Image> {
         match &self.0 {
-            Kind::Linear(colors) => colors.picture(shape[3], shape[2], latents),
+            Kind::Linear(colors) => colors.image(shape[3], shape[2], latents),
             Kind::Tiny(autoencoder) => {
                 let image = autoencoder.decode(&Tensor::new(latents, shape, device)?)?;
-                Picture::from_planes(image.size(3), image.size(2), &image.floats()?)
+                Image::from_planes(image.size(3), image.size(2), &image.floats()?)
             }
         }
     }
 }
 
 impl Colors {
-    /// The picture of latents of (channels, height, width).
-    fn picture(&self, width: usize, height: usize, latents: &[f32]) -> Result<Picture> {
+    /// The image of latents of (channels, height, width).
+    fn image(&self, width: usize, height: usize, latents: &[f32]) -> Result<Image> {
         let size = width * height;
         let value = |factors: &Vec<f64>, i: usize| {
             let (constant, factors) = factors.split_last().unwrap_or((&0.0, &[]));
@@ -86,7 +86,7 @@ impl Colors {
             (sum + constant) as f32
         };
         let planes: Vec<f32> = self.factors.iter().flat_map(|factors| (0..size).map(move |i| value(factors, i))).collect();
-        Picture::from_planes(width, height, &planes)
+        Image::from_planes(width, height, &planes)
     }
 }
 
@@ -134,8 +134,8 @@ mod tests {
             .flat_map(|mix| colors.iter().map(move |color| 0.3 + mix.iter().zip(color).map(|(a, b)| a * f64::from(*b)).sum::<f64>()))
             .collect();
         let preview = Colors { factors: fit(&latents, &colors) };
-        let picture = preview.picture(8, 8, &latents.iter().map(|value| *value as f32).collect::<Vec<_>>()).unwrap();
-        for (color, rgb) in colors.iter().zip(picture.rgb().chunks_exact(3)) {
+        let image = preview.image(8, 8, &latents.iter().map(|value| *value as f32).collect::<Vec<_>>()).unwrap();
+        for (color, rgb) in colors.iter().zip(image.rgb().chunks_exact(3)) {
             for (value, byte) in color.iter().zip(rgb) {
                 assert!(((value / 2.0 + 0.5) * 255.0 - f32::from(*byte)).abs() <= 1.0, "{color:?} {rgb:?}");
             }

@@ -25,17 +25,17 @@ const MAX_BYTES: usize = 64 << 10;
 pub enum Weighting {
     /// ComfyUI's rule: an embedding moves away from that of the empty text. A number replaces the weights around it; brackets are text.
     #[default]
-    TowardEmpty,
+    ComfyUi,
     /// A1111's rule: an embedding is multiplied, then all are scaled back to their mean. Numbers multiply; `[x]` divides by 1.1.
-    MeanKept,
+    A1111,
 }
 
 impl Weighting {
     /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
-            Weighting::TowardEmpty => "toward_empty",
-            Weighting::MeanKept => "mean_kept",
+            Weighting::ComfyUi => "comfyui",
+            Weighting::A1111 => "a1111",
         }
     }
 }
@@ -66,7 +66,7 @@ struct Open {
 
 /// Splits a prompt into parts with weights: `(x)`, `(x:1.3)`, nested, and `\(` for a parenthesis.
 pub fn parse(prompt: &str, weighting: Weighting) -> Vec<Part> {
-    let multiplies = weighting == Weighting::MeanKept;
+    let multiplies = weighting == Weighting::A1111;
     let (mut parts, mut open, mut text) = (Vec::<Weighted>::new(), Vec::<Open>::new(), String::new());
     let mut chars = prompt.chars().peekable();
     while let Some(c) = chars.next() {
@@ -196,11 +196,11 @@ pub fn encode(model: &Model, prompt: &str, options: &PromptOptions) -> Result<Co
     if chunks[0].iter().flatten().any(|(_, weight)| *weight != 1.0) {
         let weights: Vec<f32> = chunks[0].iter().flat_map(|chunk| row_weights(chunk)).collect();
         let empty = match options.weighting {
-            Weighting::TowardEmpty => {
+            Weighting::ComfyUi => {
                 let rows = (0..encoders).map(|encoder| Ok(vec![model.row(encoder, &[], ROW)?])).collect::<Result<_>>()?;
                 Some(model.encode(&Tokens { encoders: rows }, options.clip_skip)?.context.floats()?)
             }
-            Weighting::MeanKept => None,
+            Weighting::A1111 => None,
         };
         let mut values = context.floats()?;
         apply(&mut values, &weights, width, empty.as_deref());
@@ -274,8 +274,8 @@ mod tests {
 
     fn check(prompt: &str, comfy: &[(&str, f32)], a1111: &[(&str, f32)]) {
         let owned = |parts: &[(&str, f32)]| parts.iter().map(|(text, weight)| ((*text).to_owned(), *weight)).collect::<Vec<_>>();
-        assert_eq!(parsed(prompt, Weighting::TowardEmpty), owned(comfy), "{prompt}");
-        assert_eq!(parsed(prompt, Weighting::MeanKept), owned(a1111), "{prompt}");
+        assert_eq!(parsed(prompt, Weighting::ComfyUi), owned(comfy), "{prompt}");
+        assert_eq!(parsed(prompt, Weighting::A1111), owned(a1111), "{prompt}");
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn the_word_break_separates() {
-        for weighting in [Weighting::TowardEmpty, Weighting::MeanKept] {
+        for weighting in [Weighting::ComfyUi, Weighting::A1111] {
             assert_eq!(parsed("a BREAK b", weighting), [("a ".into(), 1.0), ("BREAK".into(), 0.0), (" b".into(), 1.0)]);
             assert_eq!(parsed("BREAKFAST", weighting), [("BREAKFAST".into(), 1.0)]);
             assert_eq!(parsed("(a BREAK b)", weighting), [("a ".into(), 1.1), ("BREAK".into(), 0.0), (" b".into(), 1.1)]);
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn nesting_without_end_is_read() {
         let prompt = "(".repeat(30_000) + "x" + &")".repeat(30_000);
-        for weighting in [Weighting::TowardEmpty, Weighting::MeanKept] {
+        for weighting in [Weighting::ComfyUi, Weighting::A1111] {
             let parts = parse(&prompt, weighting);
             assert!(parts.iter().any(|part| matches!(part, Part::Text(text, weight) if text.contains('x') && *weight == MAX_WEIGHT)));
             assert!(!parse(&"(a".repeat(30_000), weighting).is_empty());

@@ -46,7 +46,7 @@ impl Sampler {
         Sampler::ALL.into_iter().find(|sampler| sampler.name() == name)
     }
 
-    /// The name that A1111 writes into pictures.
+    /// The name that A1111 writes into images.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Sampler::Ddim => "DDIM",
@@ -100,7 +100,7 @@ impl Solver {
     /// `noise` are the random numbers of an ancestral sampler.
     pub fn step(&mut self, step: &Step, remaining: usize, x: &mut [f32], output: &[f32], noise: Option<&[f32]>) -> Result<Vec<f32>> {
         if output.len() != x.len() || noise.is_some_and(|noise| noise.len() != x.len()) {
-            return Err(bad_argument("step", format!("expected {} outputs and random numbers, got {}", x.len(), output.len())));
+            return Err(bad_argument("step", format!("expected {} elements of model output and noise, got {}", x.len(), output.len())));
         }
         let (image, random) = self.predict(step.level, x, output);
         let (level, next) = (step.level, step.next);

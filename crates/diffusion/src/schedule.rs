@@ -68,7 +68,7 @@ impl Schedule {
         Schedule::ALL.into_iter().find(|schedule| schedule.name() == name)
     }
 
-    /// The name that A1111 writes into pictures.
+    /// The name that A1111 writes into images.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Schedule::Simple => "Simple",
@@ -177,7 +177,7 @@ impl Plan {
     /// Leaves out the first steps for a run from an image: `strength` 1 keeps all, 0 none.
     pub fn shorten(&mut self, strength: f64, flow: bool) -> Result<()> {
         if !(strength > 0.0 && strength <= 1.0) {
-            return Err(bad_argument("strength", format!("expected a number above 0, up to 1, got {strength}")));
+            return Err(bad_argument("strength", format!("expected a number > 0 and <= 1, got {strength}")));
         }
         let count = self.steps.len();
         let kept = count as f64 * strength;
@@ -186,7 +186,7 @@ impl Plan {
             let least = 1.0 / count as f64;
             return Err(bad_argument(
                 "strength",
-                format!("strength {strength} with {count} steps leaves no step; expected at least {least:.3}, or more steps"),
+                format!("strength {strength} with {count} steps leaves no steps; expected at least {least:.3}, or more steps"),
             ));
         }
         self.steps.drain(..skipped);
@@ -321,7 +321,10 @@ fn shifted(sigma: f64, shift: f64) -> f64 {
 fn flow(sampler: Sampler, schedule: Option<Schedule>, steps: usize, shift: f64) -> Result<Plan> {
     if sampler.is_ancestral() {
         let expected = "euler, ddim, dpm_solver_multistep or uni_pc";
-        return Err(bad_argument("sampler", format!("{} does not run rectified flows such as Flux; expected {expected}", sampler.name())));
+        return Err(bad_argument(
+            "sampler",
+            format!("{} does not support rectified-flow models such as Flux; expected {expected}", sampler.name()),
+        ));
     }
     let count = steps as f64;
     // The logarithm of a signal of 0 is infinite, so the multistep samplers start a little below.
@@ -343,7 +346,7 @@ fn flow(sampler: Sampler, schedule: Option<Schedule>, steps: usize, shift: f64) 
             let expected = "simple, karras, exponential, sgm_uniform or ddim_uniform";
             return Err(bad_argument(
                 "schedule",
-                format!("rectified-flow models have no {} timesteps; expected {expected}", schedule.name()),
+                format!("rectified-flow models do not support the schedule {}; expected {expected}", schedule.name()),
             ));
         }
     };

@@ -86,7 +86,7 @@ impl Model {
         match (&self.denoiser, fixed) {
             (Denoiser::Unet(unet), Fixed::Unet(fixed)) => unet.forward(latents, time, fixed),
             (Denoiser::Flux(flux), Fixed::Flux(fixed)) => flux.forward(latents, time, fixed),
-            _ => Err(bad_argument("denoise", "inputs were prepared for another network")),
+            _ => Err(bad_argument("denoise", "the inputs were prepared for another model")),
         }
     }
 }

@@ -160,7 +160,7 @@ fn pad_token(folder: &Path) -> Result<Option<String>> {
         let found = config.get("pad_token").map(|token| token["content"].as_str().or(token.as_str()).map(str::to_owned));
         match found {
             Some(Some(token)) => return Ok(Some(token)),
-            Some(None) => return Err(config.bad("pad_token", "expected a token")),
+            Some(None) => return Err(config.bad("pad_token", "expected a string, or an object with `content`")),
             None => {}
         }
     }

@@ -285,9 +285,9 @@ impl Unet {
         x = second.forward(&attention.forward(&first.forward(&x, time)?, context)?, time)?;
         for level in &self.up {
             for (resnet, attention) in &level.layers {
-                let skip = skips
-                    .pop()
-                    .ok_or_else(|| bad_argument("denoise", "the UNet's up blocks need more skip connections than its down blocks give"))?;
+                let skip = skips.pop().ok_or_else(|| {
+                    bad_argument("denoise", "the UNet's up blocks need more skip connections than its down blocks provide")
+                })?;
                 x = resnet.forward(&Tensor::cat(&[x, skip], 3)?, time)?;
                 if let Some(attention) = attention {
                     x = attention.forward(&x, context)?;

@@ -61,7 +61,7 @@ fn a_single_file_without_a_base_says_what_it_lacks() {
     let file = |name: &str| folder(name).join("single_file.safetensors");
     let text = Checkpoint::open(file("flux-dev")).unwrap_err().to_string();
     // The tiny model's heads are not Flux's, so its configuration is needed.
-    assert!(text.contains("single_file.safetensors: tensor `axes_dims_rope`") || text.contains("base folder"), "{text}");
+    assert!(text.contains("single_file.safetensors: tensor `axes_dims_rope`") || text.contains("base directory"), "{text}");
     let text = Checkpoint::open(file("sd15")).unwrap_err().to_string();
     assert!(text.contains("single_file.safetensors: tensor `norm_num_groups`: 8 channels cannot be split into 32 groups"), "{text}");
 }
@@ -262,7 +262,7 @@ fn damaged_files_are_errors_that_name_file_and_key() {
             "\"num_hidden_layers\": 4",
             "layers.3.layer_norm1.weight`: missing tensor",
         ),
-        ("vae/config.json", "\"latent_channels\": 4", "\"latent_channels\": 5", "the denoiser takes 4 channels, the autoencoder has 5"),
+        ("vae/config.json", "\"latent_channels\": 4", "\"latent_channels\": 5", "the denoiser has 4 input channels; expected 5"),
         ("tokenizer/merges.txt", "\n", "\nfoo\n", "merges.txt: line 2: expected two tokens of the vocabulary, got \"foo\""),
         ("tokenizer/vocab.json", "<|startoftext|>", "<|other|>", "`<|startoftext|>`: missing token"),
         (

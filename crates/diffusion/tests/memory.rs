@@ -20,14 +20,14 @@ const RESIDENT: LoadOptions = LoadOptions { dtype: Some(DType::F32), on_demand: 
 const ON_DEMAND: LoadOptions = LoadOptions { dtype: Some(DType::F32), on_demand: true };
 
 #[test]
-fn networks_on_demand_give_the_same_pictures() {
+fn networks_on_demand_give_the_same_images() {
     for (name, lora) in [("sd15", Some("lora_kohya.safetensors")), ("sdxl", None), ("flux-schnell", None)] {
         let checkpoint = Checkpoint::open(folder(name)).unwrap();
         let mut request = Request::new(checkpoint.info(), "a fox");
-        (request.width, request.height, request.steps, request.pictures) = (Some(64), Some(64), 2, 2);
-        let pictures = |options: LoadOptions| {
+        (request.width, request.height, request.steps, request.images) = (Some(64), Some(64), 2, 2);
+        let images = |options: LoadOptions| {
             let mut model = checkpoint.load(&device::device(), options).unwrap();
-            let run = |model: &_| generate(model, &request, &mut |_| ControlFlow::Continue(())).unwrap().pictures;
+            let run = |model: &_| generate(model, &request, &mut |_| ControlFlow::Continue(())).unwrap().images;
             let plain = run(&model);
             let Some(lora) = lora else { return [plain.clone(), plain] };
             model.set_loras(&[(folder(name).join(lora), 0.8)]).unwrap();
@@ -37,7 +37,7 @@ fn networks_on_demand_give_the_same_pictures() {
             assert!(run(&model) == plain);
             [plain, changed]
         };
-        assert!(pictures(RESIDENT) == pictures(ON_DEMAND), "{name}");
+        assert!(images(RESIDENT) == images(ON_DEMAND), "{name}");
     }
 }
 

@@ -180,7 +180,7 @@ fn inputs_that_do_not_fit_are_errors() {
     let text = model.vae_encode(&odd, None).unwrap_err().to_string();
     assert_eq!(text, "vae_encode: expected (images, 3, height, width) in multiples of 8, got [1, 3, 60, 64]");
     assert!(model.vae_decode(&latents, Some(100)).unwrap_err().to_string().contains("multiple of 64 pixels, got 100"));
-    assert!(model.tokenize(2, "a").unwrap_err().to_string().contains("2 text encoders, got number 2"));
+    assert!(model.tokenize(2, "a").unwrap_err().to_string().contains("text encoder 2 is out of range: the model has 2"));
     let wide = Tokens { encoders: vec![vec![vec![999_999; 77]]; 2] };
     assert_eq!(model.encode(&wide, 0).unwrap_err().to_string(), "encode: token id 999999 is out of range: the vocabulary has 717 tokens");
     assert!(model.encode(&Tokens { encoders: vec![vec![vec![1; 77]]] }, 0).unwrap_err().to_string().contains("2 text encoders"));

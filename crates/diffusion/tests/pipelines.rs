@@ -1,4 +1,4 @@
-//! Whole runs against diffusers 0.35.2: final latents and pictures of seven pipelines.
+//! Whole runs against diffusers 0.35.2: final latents and images of seven pipelines.
 //!
 //! They run on the CPU, or on the GPU that `WARPWAVE_DEVICE` names. The references' random numbers are inputs here. The matrix of samplers and schedules is sampled; `WARPWAVE_TEST_FULL=1` runs all of it.
 
@@ -7,7 +7,7 @@ mod support;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use support::reference::{Reference, check_picture};
+use support::reference::{Reference, check_image};
 use warpwave_diffusion::{Draws, Error, Mask, Preview, Request, Sampler, Schedule, TinyAutoencoder, generate};
 use warpwave_tensor::Tensor;
 use warpwave_test_support::{Random, full_run, seed};
@@ -47,7 +47,7 @@ fn samplers_follow_the_model_s_own_schedule() {
             let key = format!("native/{}", sampler.name());
             let made = reference.generate(&Request { sampler, ..reference.request() });
             reference.check_latents(&made, &reference.last(&reference.samplers, &key), &key);
-            check_picture(&made.pictures[0], &reference.samplers[&format!("{key}/image")].to_vec::<u8>().unwrap(), &key);
+            check_image(&made.images[0], &reference.samplers[&format!("{key}/image")].to_vec::<u8>().unwrap(), &key);
         }
     }
 }
@@ -59,7 +59,7 @@ fn guidance_can_be_off() {
         for guidance in [0.0, 1.0] {
             let made = reference.generate(&Request { guidance, ..reference.request() });
             reference.check_latents(&made, &reference.last(&reference.samplers, "no_guidance/euler"), "no_guidance");
-            check_picture(&made.pictures[0], &reference.samplers["no_guidance/euler/image"].to_vec::<u8>().unwrap(), name);
+            check_image(&made.images[0], &reference.samplers["no_guidance/euler/image"].to_vec::<u8>().unwrap(), name);
         }
     }
 }
@@ -85,12 +85,12 @@ fn turbo_takes_few_steps() {
         let key = format!("turbo/{steps}");
         let made = reference.generate(&Request { steps, ..reference.request() });
         reference.check_latents(&made, &reference.last(&reference.samplers, &key), &key);
-        check_picture(&made.pictures[0], &reference.samplers[&format!("{key}/image")].to_vec::<u8>().unwrap(), &key);
+        check_image(&made.images[0], &reference.samplers[&format!("{key}/image")].to_vec::<u8>().unwrap(), &key);
     }
 }
 
 #[test]
-fn a_run_starts_from_a_picture() {
+fn a_run_starts_from_an_image() {
     for name in ["sd15", "sd21", "sdxl", "sdxl-turbo", "flux-schnell", "flux-dev"] {
         let reference = Reference::open(name);
         for strength in [0.8, 0.5] {
@@ -100,7 +100,7 @@ fn a_run_starts_from_a_picture() {
             }
             let steps = if reference.case["op_steps"].is_null() { "img2img_steps" } else { "op_steps" };
             let request = Request {
-                init: Some(reference.picture("vae/image")),
+                init: Some(reference.image("vae/image")),
                 strength,
                 steps: reference.number(steps) as usize,
                 sampler: Sampler::Euler,
@@ -108,7 +108,7 @@ fn a_run_starts_from_a_picture() {
             };
             let made = reference.generate(&request);
             reference.check_latents(&made, &reference.last(&reference.expected, &key), &key);
-            check_picture(&made.pictures[0], reference.picture(&format!("{key}/image")).rgb(), &format!("{name} {key}"));
+            check_image(&made.images[0], reference.image(&format!("{key}/image")).rgb(), &format!("{name} {key}"));
         }
     }
 }
@@ -117,7 +117,7 @@ fn a_run_starts_from_a_picture() {
 fn inpainting_repaints_the_mask_and_keeps_the_rest() {
     for name in ["sd15", "sd21", "sdxl", "sd15-inpaint", "flux-schnell", "flux-dev"] {
         let reference = Reference::open(name);
-        let (picture, mask) = (reference.picture("inpaint/image"), &reference.expected["inpaint/mask"]);
+        let (image, mask) = (reference.image("inpaint/image"), &reference.expected["inpaint/mask"]);
         let values = mask.to_vec::<u8>().unwrap();
         let mut compared = 0;
         for strength in [1.0, 0.8, 0.75] {
@@ -127,7 +127,7 @@ fn inpainting_repaints_the_mask_and_keeps_the_rest() {
             }
             let steps = if reference.case["op_steps"].is_null() { "inpaint_steps" } else { "op_steps" };
             let request = Request {
-                init: Some(picture.clone()),
+                init: Some(image.clone()),
                 mask: Some(Mask::new(mask.size(1), mask.size(0), values.clone()).unwrap()),
                 strength,
                 steps: reference.number(steps) as usize,
@@ -135,13 +135,13 @@ fn inpainting_repaints_the_mask_and_keeps_the_rest() {
             };
             let made = reference.generate(&request);
             reference.check_latents(&made, &reference.last(&reference.expected, &key), &key);
-            // diffusers decodes all of it; here the pixels outside of the mask are those of the picture.
-            let mut pasted = reference.picture(&format!("{key}/result")).rgb().to_vec();
+            // diffusers decodes all of it; here the pixels outside of the mask are those of the image.
+            let mut pasted = reference.image(&format!("{key}/result")).rgb().to_vec();
             for i in (0..values.len()).filter(|i| values[*i] < 128) {
-                pasted[3 * i..3 * i + 3].copy_from_slice(&picture.rgb()[3 * i..3 * i + 3]);
-                assert_eq!(made.pictures[0].rgb()[3 * i..3 * i + 3], pasted[3 * i..3 * i + 3]);
+                pasted[3 * i..3 * i + 3].copy_from_slice(&image.rgb()[3 * i..3 * i + 3]);
+                assert_eq!(made.images[0].rgb()[3 * i..3 * i + 3], pasted[3 * i..3 * i + 3]);
             }
-            check_picture(&made.pictures[0], &pasted, &format!("{name} {key}"));
+            check_image(&made.images[0], &pasted, &format!("{name} {key}"));
             compared += 1;
         }
         assert!(compared > 0, "{name}");
@@ -163,16 +163,16 @@ fn sizes_need_not_fill_the_levels() {
             let request = Request { height: Some(*height), width: Some(*width), ..with_noise(&reference, noise) };
             let made = reference.generate(&request);
             reference.check_latents(&made, &reference.last(&reference.expected, &key), &key);
-            assert_eq!((made.pictures[0].height(), made.pictures[0].width()), (*height, *width));
+            assert_eq!((made.images[0].height(), made.images[0].width()), (*height, *width));
             if let Some(image) = reference.expected.get(&format!("{key}/image")) {
-                check_picture(&made.pictures[0], &image.to_vec::<u8>().unwrap(), &key);
+                check_image(&made.images[0], &image.to_vec::<u8>().unwrap(), &key);
             }
         }
     }
 }
 
 #[test]
-fn pictures_of_a_batch_are_single_pictures() {
+fn images_of_a_batch_are_single_images() {
     let reference = Reference::open("sd15");
     let (noise, expected) = (&reference.expected["batch/noise"], reference.expected["batch/final"].floats().unwrap());
     let prompts = [reference.case["prompts"][0].as_str().unwrap().to_owned(), "it's a FOX!! \\(really?\\)  two   spaces".to_owned()];
@@ -185,15 +185,15 @@ fn pictures_of_a_batch_are_single_pictures() {
         let reference = Reference::open(name);
         let sampler = if name == "flux-dev" { Sampler::Euler } else { Sampler::EulerAncestral };
         let request = Request { draws: None, seed: 41, steps: 3, sampler, ..reference.request() };
-        let three = reference.generate(&Request { pictures: 3, ..request.clone() });
-        assert_eq!((three.pictures.len(), three.latents.size(0)), (3, 3));
+        let three = reference.generate(&Request { images: 3, ..request.clone() });
+        assert_eq!((three.images.len(), three.latents.size(0)), (3, 3));
         for k in 0..3 {
             let one = reference.generate(&Request { seed: 41 + k, ..request.clone() });
             let row = three.latents.narrow(0, k as usize, 1).unwrap().floats().unwrap();
             reference.check_latents(&one, &row, "one of three");
-            check_picture(&one.pictures[0], three.pictures[k as usize].rgb(), name);
+            check_image(&one.images[0], three.images[k as usize].rgb(), name);
         }
-        assert_ne!(three.pictures[0], three.pictures[1]);
+        assert_ne!(three.images[0], three.images[1]);
     }
 }
 
@@ -214,7 +214,7 @@ fn flux_follows_its_shifted_schedule() {
         for (key, request) in cases {
             let made = reference.generate(&request);
             reference.check_latents(&made, &reference.last(&reference.samplers, key), key);
-            check_picture(&made.pictures[0], &reference.samplers[&format!("{key}/image")].to_vec::<u8>().unwrap(), key);
+            check_image(&made.images[0], &reference.samplers[&format!("{key}/image")].to_vec::<u8>().unwrap(), key);
         }
     }
 }
@@ -227,21 +227,21 @@ fn a_run_reports_every_step_and_can_be_ended() {
     // 7 does not divide 1000, so there is one step more.
     let mut seen = Vec::new();
     let made = generate(&reference.model, &request, &mut |progress| {
-        let picture = progress.preview(&preview).unwrap();
-        seen.push((progress.step, progress.total, picture.width(), picture.height()));
+        let image = progress.preview(&preview).unwrap();
+        seen.push((progress.step, progress.total, image.width(), image.height()));
         ControlFlow::Continue(())
     });
     assert!(made.is_ok());
     assert_eq!(seen, (1..=8).map(|step| (step, 8, 8, 8)).collect::<Vec<_>>());
-    // A small autoencoder shows the picture in its size; here it is one with random weights.
+    // A small autoencoder shows the image in its size; here it is one with random weights.
     let tiny = TinyAutoencoder::open(support::fixtures().join("models/taesd"), &support::device::device()).unwrap();
     let preview = Preview::tiny(tiny);
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     let made = generate(&reference.model, &Request { steps: 1, ..request.clone() }, &mut |progress| {
-        pictures.push(progress.preview(&preview).unwrap());
+        images.push(progress.preview(&preview).unwrap());
         ControlFlow::Continue(())
     });
-    assert!(made.is_ok() && pictures[0].width() == 64 && pictures[0].height() == 64);
+    assert!(made.is_ok() && images[0].width() == 64 && images[0].height() == 64);
     let mut calls = 0;
     let ended = generate(&reference.model, &request, &mut |progress| {
         calls += 1;
@@ -262,12 +262,12 @@ fn wrong_requests_are_errors() {
         ("multiple of 8", Request { height: Some(0), ..request.clone() }),
         ("multiple of 8", Request { height: Some(1 << 40), ..request.clone() }),
         ("1 to 150 steps", Request { steps: 0, ..request.clone() }),
-        ("1 to 16", Request { pictures: 0, ..request.clone() }),
-        ("1 to 16", Request { pictures: usize::MAX, ..request.clone() }),
+        ("1 to 16", Request { images: 0, ..request.clone() }),
+        ("1 to 16", Request { images: usize::MAX, ..request.clone() }),
         ("0 to 100", Request { guidance: f64::NAN, ..request.clone() }),
         ("needs an initial image", Request { mask: Some(mask), ..request.clone() }),
-        ("leaves no step", Request { init: Some(reference.picture("vae/image")), strength: 0.01, ..request.clone() }),
-        ("above 0", Request { init: Some(reference.picture("vae/image")), strength: 2.0, ..request.clone() }),
+        ("leaves no step", Request { init: Some(reference.image("vae/image")), strength: 0.01, ..request.clone() }),
+        ("> 0 and <= 1", Request { init: Some(reference.image("vae/image")), strength: 2.0, ..request.clone() }),
         ("noise/init", Request { draws: Some(Draws::new("empty", HashMap::new())), ..request.clone() }),
         ("Flux only", Request { true_guidance: 2.0, ..request.clone() }),
         ("at most 65536 bytes", Request { prompt: "x".repeat(65_537), ..request.clone() }),
@@ -278,7 +278,7 @@ fn wrong_requests_are_errors() {
     }
     assert!(error(&inpaint, Request::new(inpaint.model.info(), "a fox")).contains("inpainting model needs"));
     let request = flux.request();
-    assert!(error(&flux, Request { sampler: Sampler::EulerAncestral, ..request.clone() }).contains("rectified flows"));
+    assert!(error(&flux, Request { sampler: Sampler::EulerAncestral, ..request.clone() }).contains("rectified-flow"));
     assert!(error(&flux, Request { width: Some(72), ..request }).contains("multiple of 16"));
 }
 

@@ -36,9 +36,9 @@ fn weights_move_embeddings() {
         encode_prompt(&reference.model, text, &PromptOptions { weighting, ..PromptOptions::default() }).unwrap().context
     };
     let prompt = "a photo of a (red fox:1.3) in the snow";
-    check(&encode(Weighting::TowardEmpty, prompt), &reference.expected["weighted/toward_empty"], "toward_empty");
-    check(&encode(Weighting::MeanKept, prompt), &reference.expected["weighted/mean_kept"], "mean_kept");
-    for weighting in [Weighting::TowardEmpty, Weighting::MeanKept] {
+    check(&encode(Weighting::ComfyUi, prompt), &reference.expected["weighted/toward_empty"], "toward_empty");
+    check(&encode(Weighting::A1111, prompt), &reference.expected["weighted/mean_kept"], "mean_kept");
+    for weighting in [Weighting::ComfyUi, Weighting::A1111] {
         let plain = encode(weighting, "a photo of a (red fox:1) in the snow");
         check(&plain, &reference.expected["weighted/plain"], "plain");
     }

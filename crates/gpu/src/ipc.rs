@@ -41,7 +41,7 @@ impl Device {
     /// The allocation must outlive the returned value. A process must not open its own allocation.
     pub unsafe fn open_ipc(&self, handle: IpcHandle) -> Result<IpcMemory> {
         let table = self.activate()?;
-        // SAFETY: the caller vouches for the handle.
+        // SAFETY: the caller guarantees that the handle is valid.
         let ptr = unsafe { vendor::open_ipc(table, handle) }.map_err(|failure| self.error(failure))?;
         Ok(IpcMemory { device: self.clone(), ptr })
     }

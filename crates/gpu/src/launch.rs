@@ -84,7 +84,7 @@ impl Kernel {
         self.check_shape(&launch)?;
         self.check_arguments(stream, args)?;
         self.allow_shared(launch.shared)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller guarantees.
         let enqueue = || unsafe { self.enqueue(stream, launch, args) };
         if stream.measures() { stream.measure(&self.name, enqueue) } else { enqueue() }
     }
@@ -115,7 +115,7 @@ impl Kernel {
         let version = device.driver().version();
         let too_old_for_capture = || stream.capture().is_some() && (version.major, version.minor) < (12, 3);
         let pdl = launch.pdl && device.info().dependent_launch && !too_old_for_capture();
-        // SAFETY: the function and the stream are live; the parameters fit as checked, and as the caller vouches.
+        // SAFETY: the function and the stream are live; the parameters fit as checked, and as the caller guarantees.
         device.check(unsafe {
             if launch.cooperative {
                 table.launch_cooperative(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr())

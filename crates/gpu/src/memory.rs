@@ -342,7 +342,7 @@ impl<T: Pod> HostBuffer<T> {
         }
         let table = device.activate()?;
         let host = host.cast::<c_void>();
-        // SAFETY: the caller vouches for the range.
+        // SAFETY: the caller guarantees that the range is valid.
         device.check(unsafe { table.host_register(host, bytes, PORTABLE_MAPPED) })?;
         HostBuffer::map(device, host, bytes, Origin::Registered { host, owner: ManuallyDrop::new(owner) }, len)
     }

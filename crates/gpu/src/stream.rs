@@ -388,7 +388,7 @@ impl Stream {
     /// # Safety
     /// Both must be valid for `bytes` bytes, `destination` for writing, and stay so until the copy is done.
     pub unsafe fn copy_raw_to_host(&self, source: DevicePtr, destination: *mut c_void, bytes: usize) -> Result<()> {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller guarantees both.
         self.copy_raw_with(bytes, |table, stream| unsafe { table.copy_d2h_async(destination, source, bytes, stream) })
     }
 
@@ -397,7 +397,7 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy_raw_to_host`].
     pub unsafe fn copy_raw_from_host(&self, source: *const c_void, destination: DevicePtr, bytes: usize) -> Result<()> {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller guarantees both.
         self.copy_raw_with(bytes, |table, stream| unsafe { table.copy_h2d_async(destination, source, bytes, stream) })
     }
 
@@ -406,7 +406,7 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy_raw_to_host`].
     pub unsafe fn copy_raw(&self, source: DevicePtr, destination: DevicePtr, bytes: usize) -> Result<()> {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller guarantees both.
         self.copy_raw_with(bytes, |table, stream| unsafe { table.copy_d2d_async(destination, source, bytes, stream) })
     }
 

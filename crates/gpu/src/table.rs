@@ -190,7 +190,7 @@ macro_rules! two_vendor_table {
                     let address = self.$row.get(&self.source, symbol, ROW.name)?;
                     // SAFETY: the row declares the C signature of both symbols; a test checks it against the vendors' headers.
                     let call: unsafe extern "C" fn($($ty),*) -> i32 = unsafe { std::mem::transmute(address) };
-                    // SAFETY: the caller vouches for the arguments.
+                    // SAFETY: the caller guarantees valid arguments.
                     match unsafe { call($($arg),*) } {
                         0 => Ok(()),
                         code => Err($crate::Failure::Code { call: symbol.unwrap_or(ROW.name), code }),

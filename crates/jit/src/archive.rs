@@ -158,7 +158,7 @@ impl Archive {
             for file in files {
                 match Archive::open(&file) {
                     Ok(archive) => found.push(archive),
-                    Err(error) => tracing::warn!("{error}; its kernels are compiled instead"),
+                    Err(error) => tracing::warn!("{error}; its kernels will be compiled"),
                 }
             }
         }
@@ -175,7 +175,7 @@ impl Archive {
         let (length, sum) = rest.split_at(8);
         let length = u64::from_le_bytes(length.try_into().map_err(|_| fail("truncated"))?);
         if length > MAX_BLOCK {
-            return Err(fail("its head is too long"));
+            return Err(fail("the header is too long"));
         }
         let head = data.read(48, length).map_err(|error| read_error(&name, error))?;
         if Sha256::digest(&head).as_slice() != sum {
@@ -193,7 +193,7 @@ impl Archive {
         }
         let start = 48 + length;
         if start.checked_add(offset) != Some(data.len().map_err(|error| read_error(&name, error))?) {
-            return Err(fail("its length is wrong"));
+            return Err(fail("unexpected file size"));
         }
         let mut index: HashMap<Key, Vec<usize>> = HashMap::new();
         for (number, part) in parts.iter().enumerate() {
@@ -251,7 +251,7 @@ impl Archive {
             && DeflateDecoder::new(&stored[..]).take(block.size + 1).read_to_end(&mut bytes).is_ok()
             && bytes.len() as u64 == block.size;
         if !valid {
-            return Err(ArchiveError::Damaged { name: inner.name.clone(), reason: format!("block {number} is damaged") });
+            return Err(ArchiveError::Damaged { name: inner.name.clone(), reason: format!("block {number} is corrupt") });
         }
         let bytes = Arc::new(bytes);
         *last() = Some((number, bytes.clone()));

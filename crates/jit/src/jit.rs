@@ -193,11 +193,11 @@ impl Jit {
                 }
                 // A driver may be older than the compiler the archive was made with.
                 Ok(Some(Err(error))) => {
-                    tracing::warn!("{} has code that {} rejects: {error}", archive.name(), device.name());
+                    tracing::warn!("{} contains code that {} cannot load: {error}", archive.name(), device.name());
                     outcome = Archived::Rejected(error);
                 }
                 Ok(None) => {}
-                Err(error) => tracing::warn!("{error}; its kernels are compiled instead"),
+                Err(error) => tracing::warn!("{error}; its kernels will be compiled"),
             }
         }
         if matches!(outcome, Archived::NotFound) {

@@ -171,7 +171,7 @@ impl Drop for Program<'_> {
     }
 }
 
-/// Compiles `text`, called `name`, with `headers` (name and text) at hand.
+/// Compiles `text`, called `name`, with `headers` (name and text).
 pub(crate) fn compile(
     table: &Rtc,
     name: &str,

@@ -205,7 +205,7 @@ fn every_cuda_file_compiles_alone() {
             }
         }
     }
-    // Where the sources are at hand: no file is without programs.
+    // Where the sources are available: no file is without programs.
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     if sources.is_dir() {
         let folders = std::fs::read_dir(&sources).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());

@@ -219,7 +219,7 @@ unsafe fn common_info(attribute: u32, to: *mut c_void) -> Result {
             0xA114 | 0xA115 => put(to, [0u8; 8]),
             0xA116 | 0xA117 => put(to, 0u64),
             _ => {
-                log::debug(format_args!("attribute {attribute:#x} of an agent is unknown"));
+                log::debug(format_args!("unknown agent attribute {attribute:#x}"));
                 Err(Status::INVALID_ARGUMENT)
             }
         }

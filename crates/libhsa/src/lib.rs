@@ -7,7 +7,7 @@
 //! * Handles are checked: null, foreign and destroyed ones are errors (or, for functions without a status, have no effect).
 //! * The cards are those of `WARPWAVE_VGPU_DEVICES`; by default there is one gfx90a.
 //! * Kernels run with the checks of hardware instead of the strict ones of Warpwave's own HIP layer: see
-//!   [`Packet`](warpwave_vgpu::exec::Packet). A fault is printed and reported to the program, which AMD's HIP runtime then ends.
+//!   [`Packet`](warpwave_vgpu::exec::Packet). A fault is printed and reported to the program; AMD's HIP runtime then aborts it.
 //!
 //! # What it leaves to the caller
 //!

@@ -110,7 +110,7 @@ fn execute(runtime: &'static Runtime, state: &QueueState, at: u64, bytes: &Bytes
         packet_type::VENDOR_SPECIFIC => {
             Err(Failure::Packet(format!("vendor-specific packet of format {}; expected {BARRIER_VALUE}", bytes.0[2])))
         }
-        other => Err(Failure::Packet(format!("a packet of type {other}; expected a kernel dispatch or a barrier"))),
+        other => Err(Failure::Packet(format!("packet type {other}; expected a kernel dispatch or a barrier"))),
     }
 }
 
@@ -126,8 +126,7 @@ fn wait(state: &QueueState, mut is_done: impl FnMut() -> bool) -> Result<(), Fai
 fn dispatch(runtime: &'static Runtime, state: &QueueState, at: u64, bytes: &Bytes) -> Result<(), Failure> {
     let object = bytes.double(32);
     let found = runtime.executables.kernel(object, state.device);
-    let (code_object, kernel) =
-        found.ok_or_else(|| Failure::Packet(format!("{object:#x} is not a kernel that is loaded on this agent")))?;
+    let (code_object, kernel) = found.ok_or_else(|| Failure::Packet(format!("kernel object {object:#x} is not loaded on this agent")))?;
     let kernel = &code_object.kernels[kernel];
     let packet = Packet {
         address: at,

@@ -195,7 +195,7 @@ impl Signals {
 fn known(handle: Handle) -> Option<&'static Signal> {
     let signal = created().and_then(|runtime| runtime.signals.get(handle));
     if signal.is_none() {
-        log::warn(format_args!("{handle:#x} is not a signal, or was destroyed"));
+        log::warn(format_args!("{handle:#x} is not a valid signal; it may have been destroyed"));
     }
     signal
 }

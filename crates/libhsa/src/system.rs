@@ -73,7 +73,7 @@ pub unsafe fn hsa_system_get_info(attribute: u32, to: *mut c_void) -> Result {
             | info::VIRTUAL_MEM_API_SUPPORTED
             | info::XNACK_ENABLED => put(to, false),
             _ => {
-                log::debug(format_args!("attribute {attribute:#x} of the system is unknown"));
+                log::debug(format_args!("unknown system attribute {attribute:#x}"));
                 Err(Status::INVALID_ARGUMENT)
             }
         }

@@ -155,7 +155,8 @@ impl Checkpoint {
                 }
                 let (expected, found) = (&shape[..shape.len().saturating_sub(1)], source.tensor(&scales));
                 if found.as_ref().is_none_or(|found| found.shape != expected || found.kind != Kind::Plain(DType::U8)) {
-                    return Err(bad_tensor(&path, &scales, format!("expected u8 of shape {expected:?}")));
+                    let shown = found.map_or_else(|| "no tensor".to_owned(), |found| format!("{} of {:?}", found.kind, found.shape));
+                    return Err(bad_tensor(&path, &scales, format!("expected u8 of shape {expected:?}, got {shown}")));
                 }
                 parts.push(scales);
             }
@@ -359,7 +360,7 @@ fn check_tensor(path: &str, spec: &TensorSpec, shape: &[usize], tensor: &Tensor<
         return bad(format!("expected shape {shape:?}, got {:?}", tensor.shape));
     }
     if tensor.kind != kind {
-        return bad(format!("expected the type of the other experts, {kind}, got {}", tensor.kind));
+        return bad(format!("expected {kind}, the type of the other experts, got {}", tensor.kind));
     }
     let is_mxfp4 = mxfp4_scales(tensor.name).is_some() && tensor.kind == Kind::Plain(DType::U8);
     if !is_mxfp4 && !convert::is_supported(tensor.kind) {

@@ -211,7 +211,7 @@ fn invalid_inputs_and_files_are_errors() {
         ("config.json", with("\"absolute\"", "\"relative_key\""), "expected absolute"),
         ("config.json", with("\"gelu\"", "\"silu\""), "hidden_act"),
         ("modules.json", "[{ \"type\": \"sentence_transformers.models.Dense\" }]".to_owned(), "unsupported module"),
-        ("modules.json", "[{ \"type\": \"x.Pooling\", \"path\": \"../1_Pooling\" }]".to_owned(), "plain folder name"),
+        ("modules.json", "[{ \"type\": \"x.Pooling\", \"path\": \"../1_Pooling\" }]".to_owned(), "plain directory name"),
         ("modules.json", "{}".to_owned(), "expected an array"),
         ("1_Pooling/config.json", "{ \"pooling_mode_max_tokens\": true }".to_owned(), "expected mean_tokens or cls_token alone"),
     ] {

@@ -64,7 +64,7 @@ pub(crate) async fn check(State(app): State<Arc<App>>, request: Request, next: N
 
 fn permit(app: &App, headers: &HeaderMap, path: &str, preflight: bool) -> ApiResult<()> {
     if !app.needs_key() && !is_known_host(app, headers) {
-        let message = "the Host header names a host that this server does not know; allow it with --allow-host";
+        let message = "the host name in the Host header is not allowed; start the server with --allow-host NAME";
         return Err(ApiError::new(StatusCode::FORBIDDEN, message).code("unknown_host"));
     }
     if !app.needs_key() || preflight || PUBLIC.contains(&path) || page::has(path) {

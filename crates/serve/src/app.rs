@@ -36,8 +36,8 @@ pub struct Limits {
     pub stalled: Duration,
     /// How long a job waits for its reader.
     pub unread_job: Duration,
-    /// How long a picture may take, with the time it waits.
-    pub picture: Duration,
+    /// How long an image may take, with the time it waits.
+    pub image: Duration,
 }
 
 impl Default for Limits {
@@ -52,7 +52,7 @@ impl Default for Limits {
             schema_depth: 64,
             stalled: Duration::from_secs(60),
             unread_job: Duration::from_secs(60),
-            picture: Duration::from_secs(300),
+            image: Duration::from_secs(300),
         }
     }
 }
@@ -149,7 +149,7 @@ impl App {
         let named = encoders.iter().find(|encoder| name.is_some_and(|name| encoder.id == name));
         let alone = if self.registry.slots().is_empty() { encoders.first() } else { None };
         if let Some(encoder) = named.or(alone) {
-            let message = format!("model {:?} is an encoder; it only makes embeddings (/v1/embeddings)", encoder.id);
+            let message = format!("model {:?} is an encoder; it supports only embeddings (/v1/embeddings)", encoder.id);
             return Err(ApiError::invalid("model", message));
         }
         let slot = self.registry.find(name)?;

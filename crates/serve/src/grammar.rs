@@ -70,7 +70,7 @@ impl Grammar {
         }
         if found.len() > 1 {
             let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(ApiError::invalid(&found[1].0, format!("only one grammar per request is possible, got {}", names.join(" and "))));
+            return Err(ApiError::invalid(&found[1].0, format!("only one grammar per request is allowed, got {}", names.join(" and "))));
         }
         let Some((name, grammar)) = found.pop() else { return Ok(None) };
         grammar.check(&name, limits)?;

@@ -247,7 +247,7 @@ impl Reader {
                 }
                 events.push(self.metrics());
                 if summary.reason == FinishReason::Cancelled {
-                    events.push(self.error("CANCELLED", "the job was cancelled"));
+                    events.push(self.error("CANCELLED", "the job was canceled"));
                     return events;
                 }
                 let reason = match summary.reason {

@@ -1,15 +1,15 @@
 //! HTTP servers for language models and image models: OpenAI's API and the job API of workers.
 //!
 //! A [`Server`] listens from its start and answers 503 until a [`ServedModel`] is added. It serves a chat page, chats,
-//! completions, embeddings, tokenization, pictures of an [`ImageModel`], jobs with events, health, readiness, metrics and an OpenAPI document.
+//! completions, embeddings, tokenization, images of an [`ImageModel`], jobs with events, health, readiness, metrics and an OpenAPI document.
 //!
 //! # Contract
 //!
 //! - Every size that a client chooses is bounded by [`Limits`]; what exceeds them gets 4xx, a full queue gets 429 with `Retry-After`.
-//! - A client that disconnects cancels its requests, streamed or not; one that does not read pauses only its own, and is disconnected.
+//! - A client that disconnects cancels its requests, streamed or not; one that stops reading pauses only its own, and is disconnected.
 //! - An error has the shape of OpenAI's, also within a stream.
 //! - Without keys, requests with an unknown `Host` are refused (DNS rebinding). Web pages of other origins are refused unless listed.
-//! - TLS is left to a reverse proxy, and so is who may reach the address.
+//! - TLS is left to a reverse proxy, and so is network access control.
 //!
 //! ```no_run
 //! use std::sync::Arc;

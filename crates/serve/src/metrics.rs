@@ -30,7 +30,7 @@ impl Histogram {
 /// The histograms of one model: name, description, whether it counts tokens.
 const HISTOGRAMS: [(&str, &str, bool); 9] = [
     ("time_to_first_token_seconds", "Time from arrival to the first token.", false),
-    ("inter_token_latency_seconds", "Time between tokens of a request.", false),
+    ("inter_token_latency_seconds", "Time between consecutive tokens of a request.", false),
     ("request_time_per_output_token_seconds", "Mean time per token after the first.", false),
     ("e2e_request_latency_seconds", "End-to-end request latency.", false),
     ("request_queue_time_seconds", "Time in the queue.", false),
@@ -121,15 +121,15 @@ impl Metrics {
         };
         gauge(&mut text, "num_requests_running", "gauge", "Requests that are running.", &|stats| stats.running as f64);
         gauge(&mut text, "num_requests_waiting", "gauge", "Requests in the queue.", &|stats| stats.waiting as f64);
-        gauge(&mut text, "kv_cache_usage_perc", "gauge", "Share of the KV cache in use, from 0 to 1.", &used);
+        gauge(&mut text, "kv_cache_usage_perc", "gauge", "Fraction of the KV cache in use, from 0 to 1.", &used);
         let counters: [(&str, &str, Counter); 9] = [
             ("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", |stats| stats.prefix_queries),
             ("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", |stats| stats.prefix_hits),
             ("num_preemptions_total", "Preempted requests.", |stats| stats.preemptions),
             ("prompt_tokens_total", "Prompt tokens.", |stats| stats.prompt_tokens),
             ("generation_tokens_total", "Generated tokens.", |stats| stats.generated_tokens),
-            ("spec_decode_num_draft_tokens_total", "Tokens guessed from earlier text.", |stats| stats.drafted_tokens),
-            ("spec_decode_num_accepted_tokens_total", "Guessed tokens that were right.", |stats| stats.accepted_tokens),
+            ("spec_decode_num_draft_tokens_total", "Draft tokens proposed by speculative decoding.", |stats| stats.drafted_tokens),
+            ("spec_decode_num_accepted_tokens_total", "Draft tokens accepted.", |stats| stats.accepted_tokens),
             ("engine_steps_total", "Engine steps executed.", |stats| stats.steps),
             ("iteration_tokens", "Tokens processed in the last engine step.", |stats| stats.last_step_tokens as u64),
         ];

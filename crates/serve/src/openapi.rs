@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Map, Value, json};
-use warpwave_diffusion::{MAX_PICTURES, MAX_STEPS};
+use warpwave_diffusion::{MAX_IMAGES, MAX_STEPS};
 
 use crate::app::App;
 
@@ -117,7 +117,7 @@ fn schemas() -> Value {
     let image = json!({
         "type": "object", "required": ["prompt"],
         "properties": {
-            "model": text, "prompt": { "type": "string" }, "n": integer(1, MAX_PICTURES as i64), "size": text,
+            "model": text, "prompt": { "type": "string" }, "n": integer(1, MAX_IMAGES as i64), "size": text,
             "response_format": { "enum": ["b64_json", null] }, "output_format": { "enum": ["png", null] }, "user": text,
             "negative_prompt": text, "steps": integer(1, MAX_STEPS as i64), "guidance_scale": number(0.0, 20.0),
             "seed": integer(0, large), "sampler": text, "schedule": text,
@@ -127,7 +127,7 @@ fn schemas() -> Value {
     let image_edit = json!({
         "type": "object", "required": ["prompt", "image"],
         "properties": {
-            "image": file, "mask": file, "model": { "type": "string" }, "prompt": { "type": "string" }, "n": whole(1, MAX_PICTURES as i64),
+            "image": file, "mask": file, "model": { "type": "string" }, "prompt": { "type": "string" }, "n": whole(1, MAX_IMAGES as i64),
             "size": { "type": "string" }, "negative_prompt": { "type": "string" }, "steps": whole(1, MAX_STEPS as i64),
             "guidance_scale": { "type": "number", "minimum": 0, "maximum": 20 }, "strength": { "type": "number", "minimum": 0, "maximum": 1 },
             "seed": whole(0, large), "sampler": { "type": "string" }, "schedule": { "type": "string" },

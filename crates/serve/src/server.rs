@@ -131,7 +131,7 @@ impl Server {
 
     /// Waits for SIGTERM or SIGINT, then drains: new requests get 503, those in progress have `drain` to end. A second signal ends at once.
     pub fn wait(self, drain: Duration) -> io::Result<()> {
-        self.wait_loading(drain, usize::MAX, |id, _| Err(format!("{id} was not loaded")))
+        self.wait_loading(drain, usize::MAX, |id, _| Err(format!("this server cannot load {id}")))
     }
 
     /// As [`Server::wait`], and loads declared models on this thread when requests need them, at most `most` at once: the least recently

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use browser::{Browser, decoded};
 use serde_json::{Value, json};
-use warpwave_diffusion::{Checkpoint, LoadOptions, Picture, PictureLimits, Preview};
+use warpwave_diffusion::{Checkpoint, Image, ImageLimits, LoadOptions, Preview};
 use warpwave_serve::{AppOptions, ImageModel, Limits, Listen, Server};
 use warpwave_tensor::Device;
 use warpwave_test_support::workspace_root;
@@ -62,8 +62,8 @@ fn newest(browser: &Browser) -> Vec<u8> {
     decoded(text.as_str().unwrap())
 }
 
-fn picture(file: &[u8]) -> Picture {
-    Picture::decode(file, &PictureLimits::default()).unwrap()
+fn picture(file: &[u8]) -> Image {
+    Image::decode(file, &ImageLimits::default()).unwrap()
 }
 
 /// Records the jobs that the page sends.
@@ -138,7 +138,7 @@ fn images_are_generated_and_stay_in_the_browser() {
     generate(&browser, 5);
     assert_eq!(browser.run("return sent.operation"), "image_inpaint");
     let mask = picture(&decoded(browser.run("return sent.mask_image").as_str().unwrap().rsplit(',').next().unwrap()));
-    let at = |picture: &Picture, x: usize, y: usize| picture.rgb()[(y * picture.width() + x) * 3..][..3].to_vec();
+    let at = |picture: &Image, x: usize, y: usize| picture.rgb()[(y * picture.width() + x) * 3..][..3].to_vec();
     assert_eq!((at(&mask, 128, 128), at(&mask, 128, 20), at(&mask, 128, 240)), (vec![255; 3], vec![0; 3], vec![0; 3]));
     let (before, after) = (picture(&first), picture(&newest(&browser)));
     assert!(before.rgb()[..20 * 256 * 3] == after.rgb()[..20 * 256 * 3] && before.rgb() != after.rgb());
@@ -192,7 +192,7 @@ fn keys_errors_and_cancelling_are_shown() {
     browser.wait("document.querySelector('#state').innerText.includes('not an image')");
 }
 
-/// Pictures for people to look at; nothing is wider than the page.
+/// Screenshots for people to look at; nothing is wider than the page.
 #[test]
 fn the_page_fits_screens_and_phones() {
     let server = start(&[]);

@@ -71,13 +71,16 @@ impl Tensor {
         let op = "col2im";
         check_float(op, "the tensor", self.dtype())?;
         let &[images, .., taps] = self.shape() else {
-            return Err(shape(op, format!("expected (images, positions high, positions wide, taps), got {:?}", self.shape())));
+            return Err(shape(
+                op,
+                format!("expected (images, output height, output width, channels * kernel size), got {:?}", self.shape()),
+            ));
         };
         let channels = taps / kernel.iter().fold(1usize, |n, size| n.saturating_mul(*size)).max(1);
         let to = [images, channels, height, width];
         let expected = conv.columns_shape(&to, kernel).map_err(|reason| shape(op, reason))?;
         if self.shape() != expected {
-            return Err(shape(op, format!("columns of {to:?} have shape {expected:?}, got {:?}", self.shape())));
+            return Err(shape(op, format!("expected columns of shape {expected:?} for images of shape {to:?}, got {:?}", self.shape())));
         }
         Tensor::build(self.device(), self.dtype(), &to, |backend, out| backend.image(&ImageOp::Col2Im(kernel, *conv), &self.operand(), out))
     }

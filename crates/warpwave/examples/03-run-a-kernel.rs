@@ -1,6 +1,6 @@
 // Teaches: a kernel from its CUDA C++ text to a checked result.
 //
-// `Jit` compiles the text for the device at hand: with NVRTC for NVIDIA, with clang (or hipRTC) for AMD. The result is kept on
+// `Jit` compiles the text for the current device: with NVRTC for NVIDIA, with clang (or hipRTC) for AMD. The result is kept on
 // disk, so the second run starts no compiler.
 //
 // Run it: `cargo run --example 03-run-a-kernel`

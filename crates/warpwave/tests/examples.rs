@@ -35,7 +35,7 @@ fn every_example_ends_well_and_says_something() {
         eprintln!("skipped: no built examples in {}", folder.display());
         return;
     }
-    // The sources, where they are at hand, say which programs there must be.
+    // The sources, where available, say which programs there must be.
     let sources = file_names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"), ".rs");
     let missing: Vec<_> = sources.difference(&programs).collect();
     assert!(missing.is_empty(), "not built: {missing:?}; run `cargo build --examples`");

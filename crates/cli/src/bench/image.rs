@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use warpwave_diffusion::{Checkpoint, Conditioning, Extra, LoadOptions, Model, Picture, RandomModel, Tokens};
+use warpwave_diffusion::{Checkpoint, Conditioning, Extra, Image, LoadOptions, Model, RandomModel, Tokens};
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Random, Tensor};
 
@@ -25,25 +25,25 @@ const T5_TOKENS: usize = 512;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  warpwave bench image --random sd15 --device cuda:0 --peer diffusers\n  \
     warpwave bench image --random sdxl,flux --device cuda:0 --json\n\n\
-    The models have the sizes of the published ones and random weights. Times are medians in milliseconds. A step is a call of the denoiser, \
-    of sd15 and sdxl for an image with guidance (batch 2). An image of sd15 or sdxl is encoded text, all steps, decoding and the bytes of a PNG file.")]
+    The models have the published architectures and random weights. Times are medians in milliseconds. A step is one call of the denoiser; \
+    for sd15 and sdxl with classifier-free guidance (batch 2). The image time of sd15 and sdxl covers text encoding, all steps, decoding and PNG encoding.")]
 pub(super) struct Options {
-    /// Measure models of these sizes with random weights: sd15, sdxl, flux.
+    /// Benchmark these models with random weights (comma-separated): sd15, sdxl, flux.
     #[arg(long, value_name = "MODEL", value_delimiter = ',', required = true)]
     random: Vec<RandomModel>,
     /// Run on this device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto.
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
-    /// Set the type of weights and computation: f32, f16 or bf16; default: bf16, on the CPU f32.
+    /// Set the type of weights and activations: f32, f16 or bf16; default: bf16; on the CPU, f32.
     #[arg(long, value_name = "TYPE")]
     dtype: Option<DType>,
-    /// Set width and height in pixels; default: that of the model.
+    /// Set the width and height in pixels; default: the model's.
     #[arg(long, value_name = "PIXELS")]
     size: Option<usize>,
-    /// Set the number of timed steps; an image has as many.
+    /// Set the number of timed steps, and the number of steps per image.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
-    /// Measure a peer in the same run.
+    /// Compare with this baseline in the same run.
     #[arg(long, value_parser = ["diffusers"])]
     peer: Option<String>,
     /// Print JSON.
@@ -123,7 +123,7 @@ fn print(context: &mut Context<'_>, random: RandomModel, size: usize, ours: &Tim
     for (what, totals) in ["step", "decode"].into_iter().zip(&ours.kernels) {
         if !totals.is_empty() {
             let sum: f64 = totals.iter().map(|total| total.seconds).sum();
-            writeln!(context.out, "  kernels of a {what}, each timed alone: {:.2} ms", sum * 1e3)?;
+            writeln!(context.out, "  kernels of one {what}, timed one by one: {:.2} ms", sum * 1e3)?;
             kernels::print(context.out, totals, KERNELS)?;
         }
     }
@@ -180,8 +180,8 @@ fn measure(model: &Model, random: RandomModel, size: usize, steps: usize) -> Res
                 }
             }
             drop(session);
-            let picture = Picture::from_planes(size, size, &decode()?)?;
-            picture.png(None)?;
+            let image = Image::from_planes(size, size, &decode()?)?;
+            image.png(None)?;
             Ok(())
         };
         image()?;
@@ -208,7 +208,8 @@ fn diffusers(random: RandomModel, size: usize, dtype: DType, device: &Device, st
         _ => "cpu",
     };
     let arguments = [random.name().to_owned(), size.to_string(), dtype.name().to_owned(), place.to_owned(), steps.to_string()];
-    let hint = "diffusers did not answer; install it with: pip install diffusers transformers torch";
+    let hint =
+        "failed to run diffusers; see the python3 output above. To install it: `python3 -m pip install diffusers transformers torch`";
     let (_python, times) = Python::start(SCRIPT, &arguments, hint)?;
     Ok(times)
 }

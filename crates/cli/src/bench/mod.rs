@@ -37,7 +37,7 @@ enum Command {
     Compile(compile::Options),
     /// Measure prefill and decode throughput of a language model.
     Llm(Box<llm::Options>),
-    /// Measure steps and decoding of image models, relative to diffusers.
+    /// Measure denoising steps and decoding of image models, optionally against diffusers.
     Image(Box<image::Options>),
     /// Measure a server under load: TTFT, ITL, TPOT and throughput by number of streams.
     Serve(Box<serve::Options>),

@@ -1,4 +1,4 @@
-//! `warpwave image`: pictures from text.
+//! `warpwave image`: images from text.
 
 mod info;
 
@@ -10,8 +10,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use warpwave_diffusion::{
-    Checkpoint, Draws, Error, LoadOptions, MAX_PICTURES, MAX_STEPS, Mask, Model, OpenOptions, Picture, PictureLimits, Preview, Request,
-    Sampler, Schedule, TinyAutoencoder, Weighting, generate,
+    Checkpoint, Draws, Error, Image, ImageLimits, LoadOptions, MAX_IMAGES, MAX_STEPS, Mask, Model, OpenOptions, Preview, Request, Sampler,
+    Schedule, TinyAutoencoder, Weighting, generate,
 };
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Tensor, safetensors};
@@ -30,7 +30,7 @@ use super::{Context, Failure, Outcome, failed, human_bytes, usage};
     warpwave image 'oil painting' --model ./sd15 --init photo.jpg --strength 0.6\n  \
     warpwave image 'a cat' --model ./sd15-inpaint --init photo.jpg --mask mask.png\n  \
     warpwave image info ./sdxl --json\n\n\
-    Ctrl-C ends the run after the current step; a second Ctrl-C exits."
+    Ctrl-C stops after the current step; a second Ctrl-C exits."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Show what a model is and what it can do.
+    /// Show a model's family, sizes and supported features.
     #[command(after_help = "Example: warpwave image info sd15.safetensors --json")]
     Info(info::Args),
 }
@@ -50,7 +50,7 @@ enum Command {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Loading")]
 pub(crate) struct FileArgs {
-    /// Take what a single file lacks (tokenizers, configurations) from this directory in the diffusers layout.
+    /// Read what a single-file model lacks (tokenizers, configurations) from this directory in the diffusers layout.
     #[arg(long, value_name = "DIR")]
     pub base: Option<PathBuf>,
     /// Load the autoencoder (VAE) from this file or directory.
@@ -70,7 +70,7 @@ pub(crate) struct LoadArgs {
     /// Compute in this type; default: f32 on the CPU; on GPUs bf16 for Flux, else f16.
     #[arg(long, value_name = "f32|f16|bf16", value_parser = parse_dtype)]
     pub dtype: Option<DType>,
-    /// Show previews with this preview autoencoder (TAESD), a directory in the diffusers layout; without it they are small and rough.
+    /// Decode previews with this tiny autoencoder (TAESD), a directory in the diffusers layout; default: a low-resolution linear approximation.
     #[arg(long, value_name = "DIR")]
     pub taesd: Option<PathBuf>,
     /// Load text encoders and autoencoder (VAE) only while they are used, which is slower; auto: where not everything fits.
@@ -91,28 +91,28 @@ pub(crate) enum LowMemory {
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// Describe the image. (x) has weight 1.1, (x:1.3) weight 1.3; \( and \) are parentheses.
+    /// Text prompt; (x) gives x the weight 1.1, (x:1.3) the weight 1.3; \( and \) are literal parentheses.
     #[arg(required = true)]
     prompt: Option<String>,
     /// Use this model: a directory in the diffusers layout, or a .safetensors file.
     #[arg(long, short, value_name = "MODEL", required = true)]
     model: Option<PathBuf>,
-    /// Write this PNG file, replacing it; for several images PATH-1.png, PATH-2.png, ...
-    #[arg(short, long, value_name = "PATH", default_value = "out.png")]
+    /// Write the image to this PNG file; an existing file is overwritten. With --batch, NAME.png becomes NAME-1.png, NAME-2.png, ...
+    #[arg(short, long, value_name = "NAME.png", default_value = "out.png")]
     output: PathBuf,
-    /// Set the negative prompt: what to avoid.
+    /// Set the negative prompt.
     #[arg(long, value_name = "TEXT")]
     negative: Option<String>,
-    /// Add a LoRA file; repeatable. The strength is 1 by default.
+    /// Apply a LoRA file; repeatable; default strength: 1.
     #[arg(long, value_name = "FILE[:STRENGTH]", value_parser = parse_lora)]
     lora: Vec<(PathBuf, f32)>,
     /// Write a preview of the first image to this PNG file after every step.
     #[arg(long, value_name = "FILE")]
     preview: Option<PathBuf>,
-    /// Take all random numbers from this safetensors file instead of the seed.
+    /// Read all noise from this safetensors file instead of generating it from the seed.
     #[arg(long, value_name = "FILE")]
     draws: Option<PathBuf>,
-    /// Save the latents before the first step and after each to this safetensors file (`latents`, `final`).
+    /// Save the initial latents and those after each step to this safetensors file (`latents`, `final`).
     #[arg(long, value_name = "FILE")]
     latents_out: Option<PathBuf>,
     /// Print JSON: files, seeds, settings, timings.
@@ -121,7 +121,7 @@ struct RunArgs {
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
-    picture: PictureArgs,
+    image: ImageArgs,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -135,48 +135,48 @@ struct Settings {
     /// Set the sampler; default: euler (turbo models: euler_ancestral).
     #[arg(long, value_parser = sampler_parser())]
     sampler: Option<Sampler>,
-    /// Set the schedule of noise levels; default: the model's own.
+    /// Set the noise schedule; default: the model's own.
     #[arg(long, value_parser = schedule_parser())]
     schedule: Option<Schedule>,
     /// Set the guidance scale (CFG); at 1 or less the negative prompt is ignored. Default: 7.5; XL: 5; Flux dev: 3.5; turbo models: 0.
     #[arg(long, value_name = "G")]
     guidance: Option<f64>,
-    /// Set the true CFG scale: guidance with the negative prompt (Flux only; doubles the time); 1 disables it.
+    /// Set the true CFG scale, which uses the negative prompt (Flux only; doubles the time); 1 disables.
     #[arg(long, value_name = "G", default_value_t = 1.0)]
     true_guidance: f64,
     /// Set the random seed; image k of a batch has seed + k. Default: a new seed on each run.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Make N images at once.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_PICTURES as i64))]
+    /// Generate N images in one batch.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_IMAGES as i64))]
     batch: u16,
-    /// Leave out N - 1 of CLIP's last layers (XL and 2.x leave out one more by themselves).
+    /// Skip the last N - 1 layers of CLIP (SDXL and SD 2.x always skip one more).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     clip_skip: u8,
-    /// Apply prompt weights as ComfyUI (toward_empty) or as A1111 (mean_kept) does.
-    #[arg(long, default_value = "toward_empty", value_parser = weighting_parser())]
+    /// Apply prompt weights as ComfyUI or as A1111 does.
+    #[arg(long, default_value = "comfyui", value_parser = weighting_parser())]
     weighting: Weighting,
-    /// Set the length of T5's input (Flux); default: 512 (schnell: 256). Shorter ones are faster, and change the image.
+    /// Set the T5 sequence length (Flux); default: 512 (schnell: 256). Shorter is faster, but changes the image.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u16).range(1..=512))]
     t5_length: Option<u16>,
 }
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Image")]
-struct PictureArgs {
-    /// Set the width in pixels; default: that of --init, or the model's.
+struct ImageArgs {
+    /// Set the width in pixels; default: the width of --init, or the model's.
     #[arg(long, value_name = "PIXELS")]
     width: Option<usize>,
-    /// Set the height in pixels.
+    /// Set the height in pixels; default: the height of --init, or the model's.
     #[arg(long, value_name = "PIXELS")]
     height: Option<usize>,
-    /// Start from this PNG, JPEG or WebP file.
+    /// Start from this image (PNG, JPEG or WebP): image-to-image.
     #[arg(long, value_name = "FILE")]
     init: Option<PathBuf>,
-    /// Repaint only where this image is white.
+    /// Inpaint only where this mask image is white.
     #[arg(long, value_name = "FILE", requires = "init")]
     mask: Option<PathBuf>,
-    /// Set how much of --init is replaced, up to 1 (all); default: 0.8 (inpainting models: 1).
+    /// Set the denoising strength: how much of --init is replaced, up to 1 (all); default: 0.8 (inpainting models: 1).
     #[arg(long, value_name = "S", requires = "init")]
     strength: Option<f64>,
 }
@@ -184,7 +184,7 @@ struct PictureArgs {
 /// A parser of names, which are listed in the help.
 fn named<T: Copy + Send + Sync + 'static, const N: usize>(all: [T; N], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(all.map(name))
-        .try_map(move |given| all.into_iter().find(|one| name(*one) == given).ok_or("expected one of the names listed"))
+        .try_map(move |given| all.into_iter().find(|one| name(*one) == given).ok_or("expected one of the possible values"))
 }
 
 fn sampler_parser() -> impl TypedValueParser<Value = Sampler> {
@@ -196,7 +196,7 @@ fn schedule_parser() -> impl TypedValueParser<Value = Schedule> {
 }
 
 fn weighting_parser() -> impl TypedValueParser<Value = Weighting> {
-    named([Weighting::TowardEmpty, Weighting::MeanKept], Weighting::name)
+    named([Weighting::ComfyUi, Weighting::A1111], Weighting::name)
 }
 
 fn parse_dtype(name: &str) -> Result<DType, String> {
@@ -307,7 +307,7 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 
 impl RunArgs {
     fn request(&self, checkpoint: &Checkpoint, prompt: &str) -> Result<Request, Failure> {
-        let (settings, picture) = (&self.settings, &self.picture);
+        let (settings, image) = (&self.settings, &self.image);
         let mut request = Request::new(checkpoint.info(), prompt);
         request.negative.clone_from(&self.negative);
         request.steps = settings.steps.map_or(request.steps, usize::from);
@@ -317,23 +317,23 @@ impl RunArgs {
         request.true_guidance = settings.true_guidance;
         let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64 & 0xffff_ffff);
         request.seed = settings.seed.unwrap_or_else(fresh);
-        request.pictures = usize::from(settings.batch);
+        request.images = usize::from(settings.batch);
         request.text.clip_skip = usize::from(settings.clip_skip) - 1;
         request.text.weighting = settings.weighting;
         request.text.t5_length = settings.t5_length.map(usize::from);
-        (request.width, request.height) = (picture.width, picture.height);
-        let limits = PictureLimits::default();
+        (request.width, request.height) = (image.width, image.height);
+        let limits = ImageLimits::default();
         let bad = |path: &Path| {
             let shown = path.display().to_string();
             move |error: Error| failed(format!("{shown}: {error}"))
         };
-        if let Some(path) = &picture.init {
-            request.init = Some(Picture::decode(&read(path)?, &limits).map_err(bad(path))?);
+        if let Some(path) = &image.init {
+            request.init = Some(Image::decode(&read(path)?, &limits).map_err(bad(path))?);
         }
-        if let Some(path) = &picture.mask {
+        if let Some(path) = &image.mask {
             request.mask = Some(Mask::decode(&read(path)?, &limits).map_err(bad(path))?);
         }
-        request.strength = picture.strength.unwrap_or(request.strength);
+        request.strength = image.strength.unwrap_or(request.strength);
         request.draws = self.draws.as_ref().map(Draws::open).transpose()?;
         request.trajectory = self.latents_out.is_some();
         Ok(request)
@@ -375,7 +375,7 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
         bar.set_position(progress.step as u64);
         denoised = Instant::now();
         if let Some((path, preview)) = &preview {
-            let written = progress.preview(preview).and_then(|picture| picture.png(None)).map_err(Failure::from);
+            let written = progress.preview(preview).and_then(|image| image.png(None)).map_err(Failure::from);
             if let Err(error) = written.and_then(|file| write(path, &file)) {
                 failure = Some(error);
                 return ControlFlow::Break(());
@@ -390,12 +390,12 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
     }
     let made = made.map_err(|error| if matches!(error, Error::Cancelled) { failed("interrupted") } else { advise(error) })?;
     let seconds = (denoised - started).as_secs_f64();
-    for (number, (picture, output)) in made.pictures.iter().zip(&outputs).enumerate() {
+    for (number, (image, output)) in made.images.iter().zip(&outputs).enumerate() {
         let parameters = request.parameters(checkpoint.info(), &model_name(path), number)?;
-        write(output, &picture.png(Some(&parameters))?)?;
+        write(output, &image.png(Some(&parameters))?)?;
     }
     if let Some(path) = &args.latents_out {
-        let Some(last) = made.trajectory.last() else { return Err(failed("the run had no steps")) };
+        let Some(last) = made.trajectory.last() else { return Err(failed("no steps were run")) };
         safetensors::save([("latents", &Tensor::stack(&made.trajectory, 0)?), ("final", last)], path)?;
     }
     let rate = if seconds > 0.0 { total as f64 / seconds } else { 0.0 };
@@ -403,7 +403,7 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
     if args.json {
         let files = outputs.iter().enumerate().map(|(number, path)| json!({ "path": path, "seed": seed(number) })).collect::<Vec<_>>();
         return context.print_json(&json!({
-            "device": model.device().name(), "dtype": model.dtype().name(), "pictures": files, "width": width, "height": height,
+            "device": model.device().name(), "dtype": model.dtype().name(), "images": files, "width": width, "height": height,
             "sampler": request.sampler.name(), "schedule": request.schedule.map(Schedule::name), "steps": total,
             "guidance": request.guidance, "load_seconds": load_time.as_secs_f64(), "denoise_seconds": seconds,
             "steps_per_second": rate, "total_seconds": started.elapsed().as_secs_f64(),

@@ -14,7 +14,7 @@ use super::{advise, device, locate};
 #[command(after_help = "Examples:\n  \
     warpwave embed sentence-transformers/all-MiniLM-L6-v2 'a text' 'another one'\n  \
     warpwave embed ./bge-small --device cuda:0 --json - < lines.txt\n\n\
-    For encoders (BERT). For embeddings of decoders, use `warpwave serve` (/v1/embeddings).")]
+    Supports encoders (BERT). For embeddings from decoders, use `warpwave serve` (/v1/embeddings).")]
 pub(crate) struct Args {
     /// Encoder: a .gguf file, a directory with config.json and safetensors, or a Hugging Face Hub model.
     #[arg(value_name = "MODEL")]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Run on this device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU, else the CPU).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
-    /// Print JSON with the number of tokens of each text; default: a line of numbers per text.
+    /// Print JSON with the number of tokens of each text; default: one line of numbers per text.
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 /// Opens and loads an encoder.
 pub(crate) fn load(path: &Path, device: &Device) -> Result<(EncoderCheckpoint, Encoder), Failure> {
     if !EncoderCheckpoint::is_encoder(path) {
-        return Err(usage(format!("{}: expected an encoder (BERT); decoders make embeddings in `warpwave serve`", path.display())));
+        return Err(usage(format!("{}: expected an encoder (BERT); for embeddings from decoders, use `warpwave serve`", path.display())));
     }
     let files = EncoderCheckpoint::open(path)?;
     let encoder = Encoder::load(&files, device).map_err(advise)?;

@@ -30,7 +30,7 @@ const CPU_CONTEXTS: usize = 8;
 pub(crate) struct Args {
     #[command(flatten)]
     model_args: ModelArgs,
-    /// Serve these models too; each is loaded when a request first names it.
+    /// Also serve these models; each is loaded on the first request for it.
     #[arg(value_name = "MODELS")]
     more: Vec<PathBuf>,
     /// Keep at most N models loaded; the least recently used is unloaded.
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Allow cross-origin (CORS) requests from this origin (* for any); repeatable.
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
-    /// Use vLLM's names for metrics.
+    /// Use vLLM's metric names.
     #[arg(long)]
     vllm_metrics: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) struct EngineArgs {
     /// Prefill at most N prompt tokens per step while other requests decode.
     #[arg(long, value_name = "N", default_value_t = 512)]
     prompt_tokens: usize,
-    /// Guess up to N tokens per step from earlier text (n-grams); the answers do not change. For answers that repeat their input, in small batches.
+    /// Draft up to N tokens per step by n-gram lookup (speculative decoding); does not change the output. Speeds up outputs that repeat the input, at small batch sizes.
     #[arg(long, value_name = "N", num_args = 0..=1, default_value_t = 0, default_missing_value = "4", require_equals = true, value_parser = clap::value_parser!(u8).range(0..=6))]
     speculative: u8,
     /// Disable prefix caching: KV cache reuse between requests with a common prefix.
@@ -143,7 +143,7 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
                 let checkpoint = model.open(context)?;
                 add_model(context, &server, model, &args.engine, checkpoint, Some(name.clone()), Vec::new())?;
             }
-            _ => writeln!(context.err, "warpwave: {name} is loaded when a request names it")?,
+            _ => writeln!(context.err, "warpwave: {name} will be loaded on the first request for it")?,
         }
     }
     let loading = server.loading();
@@ -268,7 +268,7 @@ fn load_model(
     let tokenizer = Arc::new(checkpoint.tokenizer().map_err(|error| failed(format!("cannot load the tokenizer: {error}")))?);
     let template = ChatTemplate::of(&tokenizer)?;
     if template.is_fallback() {
-        writeln!(context.err, "warpwave: {id} has no chat template; using ChatML, which it may not be trained for")?;
+        writeln!(context.err, "warpwave: {id} has no chat template; using ChatML, which may differ from its training format")?;
     }
     let cache_tokens = loop {
         match cache_tokens(context, &args, engine, &checkpoint)? {

@@ -13,8 +13,8 @@ use super::{EngineArgs, ListenArgs, add_model, start};
 
 /// The time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// Bytes of a request with pictures.
-const PICTURE_BYTES: usize = 64 << 20;
+/// Bytes of a request with images.
+const IMAGE_BYTES: usize = 64 << 20;
 /// The variable with the token that jobs must send.
 const TOKEN: &str = "LLORCH_API_TOKEN";
 
@@ -118,7 +118,7 @@ struct ImageArgs {
     /// Serve this model: a directory in the diffusers layout, or a .safetensors file.
     #[arg(long, alias = "model-path", value_name = "MODEL")]
     model: PathBuf,
-    /// Let requests use the LoRA files of this directory, by their names.
+    /// Allow requests to use the LoRA files in this directory, by file name.
     #[arg(long, value_name = "DIR")]
     lora_dir: Option<PathBuf>,
     /// Reject new requests with HTTP 429 while N requests are queued.
@@ -172,9 +172,9 @@ fn run_llm(context: &mut Context<'_>, args: &LlmArgs) -> Outcome {
 fn run_image(context: &mut Context<'_>, args: &ImageArgs) -> Outcome {
     let mut load = args.load.clone();
     load.device = args.identity.device(&load.device);
-    // What cannot be opened is known before anybody connects.
+    // Files that cannot be opened are errors before a client connects.
     let checkpoint = load.files.open(&args.model)?;
-    let server = start_worker(context, &args.listen, Limits { body_bytes: PICTURE_BYTES, ..Limits::default() })?;
+    let server = start_worker(context, &args.listen, Limits { body_bytes: IMAGE_BYTES, ..Limits::default() })?;
     let usual = warpwave_diffusion::Request::new(checkpoint.info(), "");
     let model = load.with_threads(|| load.load(context, &checkpoint, &usual))?;
     let preview = load.preview(&model)?;

@@ -125,7 +125,7 @@ impl<'a> LaunchArgs<'a> {
         }
         let (grid, block) = (config.grid_dim, config.block_dim);
         let launch = Launch::new([grid.0, grid.1, grid.2], [block.0, block.1, block.2]).shared(config.shared_mem_bytes);
-        // SAFETY: the caller vouches for the arguments and for the kernel.
+        // SAFETY: the caller guarantees that the arguments fit the kernel.
         unsafe { self.function.kernel.launch(stream, launch, &arguments[..]) }?;
         Ok(None)
     }

@@ -119,7 +119,7 @@ impl<T> CudaSlice<T> {
         let len = self.len;
         match self.try_slice_mut(range) {
             Some(view) => view,
-            None => panic!("range out of bounds for {len} elements in device memory"),
+            None => panic!("the range is out of bounds: the slice has {len} elements"),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a, T> CudaView<'a, T> {
     pub fn slice(&self, range: impl RangeBounds<usize>) -> CudaView<'a, T> {
         match self.try_slice(range) {
             Some(view) => view,
-            None => panic!("range out of bounds for {} elements in device memory", self.len),
+            None => panic!("the range is out of bounds: the slice has {} elements", self.len),
         }
     }
 
@@ -179,7 +179,7 @@ impl<T> CudaViewMut<'_, T> {
             Some((start, len)) => {
                 CudaViewMut { memory: self.memory, start: self.start + start, len, stream: self.stream, _element: PhantomData }
             }
-            None => panic!("range out of bounds for {} elements in device memory", self.len),
+            None => panic!("the range is out of bounds: the slice has {} elements", self.len),
         }
     }
 }

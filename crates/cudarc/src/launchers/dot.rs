@@ -127,7 +127,7 @@ impl Dot<'_> {
             columns: number("columns", self.columns)?,
             entries: number("vectors", self.entries)?,
             x_rows: number("vectors", self.vector_rows)?,
-            top: number("experts of a token", self.routes.as_ref().map_or(0, |routes| routes.top))?,
+            top: number("experts per token", self.routes.as_ref().map_or(0, |routes| routes.top))?,
             experts: number("experts", self.routes.as_ref().map_or(0, |routes| routes.count))?,
             unused: 0,
         };

@@ -61,7 +61,7 @@ fn call(name: &'static str, stream: *const c_void, result: *const c_void, body: 
 
 /// A size that C passes as a signed number.
 fn size(what: &str, value: impl TryInto<usize> + Copy + std::fmt::Display) -> Result<usize> {
-    value.try_into().map_err(|_| DriverError::invalid(&format!("{what} is {value}")))
+    value.try_into().map_err(|_| DriverError::invalid(&format!("{what}: expected at least 0, got {value}")))
 }
 
 fn product(sizes: &[usize]) -> Result<usize> {
@@ -78,7 +78,7 @@ fn quantize(call: &Call, dtype: DType, x: *const c_void, out: *const c_void, [ro
     let from = call.part(x, product(&[elements, dtype.size()]), "the vectors")?;
     let to = call.part(out, product(&[rows, Format::Q8_1.row_bytes(columns)?]), "the quantized vectors")?;
     let from = View::of_bytes(from.slice()?, dtype, Layout::rows(rows, columns, stride, 0)?)?;
-    // SAFETY: the caller of the C function vouches that nothing else uses its result.
+    // SAFETY: the caller of the C function guarantees that nothing else uses its result.
     let mut to = QuantViewMut::new(Quant::Q8_1, unsafe { to.slice()?.assume_mut() }, rows, columns)?;
     Ok(call.gpu().kernels.quantize(&call.queue.stream, &from, &mut to)?)
 }
@@ -125,7 +125,7 @@ fn multiply(
         Weights::Library(quant) => {
             let w = QuantView::new(quant, w, rows, columns)?;
             let x = QuantView::new(Quant::Q8_1, x, vectors, columns)?;
-            // SAFETY: the caller of the C function vouches that nothing else uses its result.
+            // SAFETY: the caller of the C function guarantees that nothing else uses its result.
             let mut out = ViewMut::of_bytes(unsafe { out.assume_mut() }, dtype, Layout::contiguous(&[vectors, rows])?)?;
             Ok(call.gpu().kernels.quant_matmul_q8(&call.queue.stream, &w, &x, &mut out)?)
         }
@@ -222,8 +222,8 @@ macro_rules! mmq_quantize {
         ) {
             call(stringify!($name), stream, out, |call| {
                 if !ids.is_null() || channels != 1 || samples != 1 {
-                    let found = format!("{channels} channels, {samples} samples, ids at {ids:?}");
-                    return Err(DriverError::invalid(&format!("expected one matrix of vectors and no ids, got {found}")));
+                    let found = format!("{channels} channels, {samples} samples and ids at {ids:?}");
+                    return Err(DriverError::invalid(&format!("expected 1 channel, 1 sample and no ids, got {found}")));
                 }
                 let sizes = [size("the number of vectors", rows)?, size("the number of columns", columns)?, size("the stride", stride)?];
                 quantize(call, DType::F32, x, out, sizes)
@@ -297,7 +297,7 @@ impl Experts {
     /// share one.
     fn multiply(&self, call: &Call, weights: Format, vectors: Format, dtype: DType) -> Result<()> {
         let [count, top, entries, rows, columns] = self.sizes;
-        let (count, top) = (size("the number of experts", count)?, size("the experts of a token", top)?);
+        let (count, top) = (size("the number of experts", count)?, size("the number of experts per token", top)?);
         let (entries, rows, columns) = (size("the number of entries", entries)?, size("rows", rows)?, size("columns", columns)?);
         let top = if self.scales.is_null() { top } else { 1 };
         if entries == 0 || rows == 0 || columns == 0 {
@@ -314,7 +314,7 @@ impl Experts {
         let experts = call.part(self.experts.cast(), product(&[entries, 4]), "the experts")?;
         let scales = match self.scales.is_null() {
             true => None,
-            false => Some(call.part(self.scales.cast(), product(&[entries, 4]), "the weights of tokens")?),
+            false => Some(call.part(self.scales.cast(), product(&[entries, 4]), "the routing weights")?),
         };
         let routes = Routes {
             tokens: tokens.slice()?,

@@ -125,7 +125,7 @@ pub(super) fn scheduler(folder: &Path) -> Result<(Option<serde_json::Value>, Pre
     }
     let config = Config::read(&path)?;
     if let Some(class) = config.string("_class_name")?.filter(|class| class.starts_with("EDM")) {
-        return Err(config.bad("_class_name", format!("unsupported value `{class}`; EDM schedulers have other noise levels")));
+        return Err(config.bad("_class_name", format!("unsupported value `{class}`; EDM noise schedules are not supported")));
     }
     // The schedules are made for these.
     for (key, supported) in [
@@ -185,7 +185,7 @@ pub(super) fn open(folder: &Path, options: &OpenOptions) -> Result<(ModelInfo, P
     match class("unet") {
         Some("UNet2DConditionModel") => {}
         found => {
-            let reason = format!("expected UNet2DConditionModel or a FluxTransformer2DModel as transformer, got {found:?}");
+            let reason = format!("expected UNet2DConditionModel (or `transformer` with FluxTransformer2DModel), got {found:?}");
             return Err(index.bad("unet", reason));
         }
     }
@@ -249,7 +249,7 @@ pub(super) fn info(family: Family, prediction: Prediction, parts: &Parts) -> Res
     let inpaint = !family.is_flux() && channels == 2 * latent + 1;
     if channels != latent && !inpaint {
         let reason = format!(
-            "the denoiser takes {channels} channels, the autoencoder has {latent}; expected {latent}, or 2 · {latent} + 1 for inpainting"
+            "the denoiser has {channels} input channels; expected {latent}, the latent channels of the autoencoder, or 2 · {latent} + 1 for inpainting"
         );
         return Err(Error::Unknown { path: parts.denoiser.path().to_owned(), reason });
     }

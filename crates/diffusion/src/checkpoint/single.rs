@@ -121,7 +121,7 @@ fn text_prefixes(family: Family) -> &'static [(&'static str, Naming, usize)] {
 }
 
 fn need_base<'a>(base: Option<&'a Path>, path: &str, what: &str) -> Result<&'a Path> {
-    base.ok_or_else(|| unknown(path, format!("the file has no {what}: name a base folder in the diffusers layout that has them")))
+    base.ok_or_else(|| unknown(path, format!("the file has no {what}; pass a base directory in the diffusers layout that has them")))
 }
 
 fn predicts_velocity(denoiser: &Part, family: Family, marked: bool) -> Result<bool> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use serde_json::Value;
-use warpwave_diffusion::{Checkpoint, Draws, Generated, LoadOptions, Model, Picture, Request, generate};
+use warpwave_diffusion::{Checkpoint, Draws, Generated, Image, LoadOptions, Model, Request, generate};
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Tensor, safetensors};
 
@@ -85,17 +85,17 @@ impl Reference {
         (0..16).flat_map(rows).map(|(channel, y, x)| value(channel, y, x)).collect()
     }
 
-    /// A picture of the references.
-    pub fn picture(&self, key: &str) -> Picture {
+    /// An image of the references.
+    pub fn image(&self, key: &str) -> Image {
         let tensor = &self.expected[key];
         let shape = tensor.shape();
         let (height, width) = (shape[shape.len() - 3], shape[shape.len() - 2]);
-        Picture::new(width, height, tensor.to_vec().unwrap()).unwrap()
+        Image::new(width, height, tensor.to_vec().unwrap()).unwrap()
     }
 }
 
 /// 99.9 % of the values are at most 1 apart, none more than 2.
-pub fn check_picture(found: &Picture, expected: &[u8], case: &str) {
+pub fn check_image(found: &Image, expected: &[u8], case: &str) {
     assert_eq!(found.rgb().len(), expected.len(), "{case}");
     let gaps = found.rgb().iter().zip(expected).map(|(a, b)| a.abs_diff(*b));
     let (near, most) = gaps.fold((0, 0), |(near, most), gap| (near + usize::from(gap <= 1), most.max(gap)));

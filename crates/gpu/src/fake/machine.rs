@@ -38,7 +38,7 @@ impl Invocation {
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn memory<T: bytemuck::Pod>(&self, index: usize, len: usize) -> &mut [T] {
         let address: u64 = self.value(index);
-        // SAFETY: as the caller vouches.
+        // SAFETY: as the caller guarantees.
         unsafe { std::slice::from_raw_parts_mut(address as *mut T, len) }
     }
 }

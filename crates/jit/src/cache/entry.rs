@@ -24,7 +24,7 @@ use super::{FORMAT, Key};
 const MAGIC: &[u8; 8] = b"WWCACHE\n";
 const HEAD: usize = 124;
 const HEAD_HASHED: usize = 92;
-/// A length field is read before anything vouches for it, so it must not be able to ask for the machine's memory.
+/// A length field is read before anything validates it, so it must not be able to ask for the machine's memory.
 const META_MAX: u64 = 16 << 20;
 
 /// What the cache keeps for a key: the caller's description and the caller's bytes, both opaque to the cache.

@@ -4,7 +4,7 @@
 //! compilation that came before, a scan costs nothing worth a second bookkeeping that could be wrong.
 //!
 //! Evictions by several processes at once need no lock. Each goes through the same files in the same order, counts a file that
-//! another removed first as freed, and so stops at the same place. An entry removed while somebody reads it is read to its end; one
+//! another removed first as freed, and so stops at the same place. An entry removed while it is being read is read to its end; one
 //! used or rewritten after the scan and removed all the same is a later miss.
 
 use std::io;

@@ -1,7 +1,7 @@
 //! The cache's folder: what the files in it are called, and which of them are the cache's own.
 //!
 //! The folder is flat. A file belongs to the cache only if it is a regular file (not a symlink, a pipe, a folder) with one of the
-//! names below; everything else in the folder is somebody else's and is neither counted nor touched.
+//! names below; everything else in the folder belongs to others and is neither counted nor touched.
 //!
 //! | name | what |
 //! |---|---|

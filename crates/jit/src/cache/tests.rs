@@ -318,7 +318,7 @@ fn a_symlink_in_an_entrys_place_is_replaced_not_followed() {
     assert_eq!(fs::read(target).unwrap(), before);
 }
 
-/// Opening a pipe waits for somebody at its other end, if one is not careful.
+/// Opening a pipe naively blocks until its other end is opened.
 #[test]
 fn a_pipe_in_an_entrys_place_does_not_hang() {
     let (_folder, cache) = new_cache(1 << 20);

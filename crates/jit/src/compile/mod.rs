@@ -245,7 +245,7 @@ fn beginning(source: &KernelSource) -> String {
     line_directive("<macros>") + &own + &line_directive(source.name())
 }
 
-/// `#line` in front of a text, so that messages speak of the user's file.
+/// `#line` in front of a text, so that messages name the user's file.
 fn line_directive(name: &str) -> String {
     format!("#line 1 \"{}\"\n", name.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -124,7 +124,7 @@ impl Conv {
                 let whole = size.checked_sub(1).map_or(0, |last| last * stride[d] + reach + output_padding[d]);
                 whole
                     .checked_sub(2 * padding[d])
-                    .ok_or_else(|| format!("padding {padding:?} crops the result of input {x:?} and weights {weight:?} to nothing"))?
+                    .ok_or_else(|| format!("padding {padding:?} leaves no output for input {x:?} and weights {weight:?}"))?
             } else {
                 let padded = size + 2 * padding[d];
                 if reach > padded {

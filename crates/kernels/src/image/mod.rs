@@ -153,13 +153,13 @@ fn window(kernel: [usize; 2], conv: &Conv) -> Window {
     Window { kernel, stride, padding, dilation, ..Window::zeroed() }
 }
 
-/// (images, positions high, positions wide, taps) as (images, taps, positions high, positions wide).
+/// (images, output height, output width, taps) as (images, taps, output height, output width).
 fn columns_first(columns: &Layout) -> Result<Layout> {
     columns.transpose(2, 3)?.transpose(1, 2)
 }
 
 impl Conv {
-    /// Returns the shape of the columns of an image: (images, positions high, positions wide, channels · kernel height · kernel width).
+    /// Returns the shape of the columns of an image: (images, output height, output width, channels · kernel height · kernel width).
     pub fn columns_shape(&self, x: &[usize], kernel: [usize; 2]) -> Result<[usize; 4], String> {
         let &[images, channels, ..] = x else { return Err(format!("expected (images, channels, height, width), got {x:?}")) };
         let conv = Conv { groups: 1, output_padding: [0; 2], ..*self };

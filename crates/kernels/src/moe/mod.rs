@@ -322,7 +322,8 @@ impl Kernels {
             ExpertWeights::Quant(view, experts) => {
                 let [rows, columns] = view.shape();
                 if *experts == 0 || !rows.is_multiple_of(*experts) || matches!(view.quant(), Quant::Int8 | Quant::Int4(_)) {
-                    let reason = format!("{rows} rows of {} are not the matrices of {experts} experts in GGUF blocks", view.quant());
+                    let reason =
+                        format!("expected a GGUF type and rows divisible by the {experts} experts, got {} with {rows} rows", view.quant());
                     return Err(Error::BadArgument { op: op.to_owned(), reason });
                 }
                 (*experts, rows / experts, columns, view.codes, view.row_bytes())

@@ -167,7 +167,7 @@ impl Distribution {
                 let (first, last) = (at_least(low, dtype), below(high, dtype));
                 let scale = if dtype == DType::F64 { high - low } else { f64::from((high - low) as f32) };
                 if first.is_nan() || last.is_nan() || first > last {
-                    return Err(bad(format!("expected low < high with a number of {dtype} between them, got {low:?}..{high:?}")));
+                    return Err(bad(format!("expected low < high with at least one {dtype} value in the range, got {low:?}..{high:?}")));
                 }
                 if nearest(low, dtype).is_infinite() || nearest(high, dtype).is_infinite() || scale.is_infinite() {
                     return Err(bad(format!("{low:?}..{high:?} exceeds the range of {dtype}")));
@@ -176,7 +176,9 @@ impl Distribution {
             }
             Distribution::Normal { mean, deviation } => {
                 if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
-                    return Err(bad(format!("expected a finite mean and a finite deviation >= 0, got {mean:?} and {deviation:?}")));
+                    return Err(bad(format!(
+                        "expected a finite mean and a finite standard deviation >= 0, got {mean:?} and {deviation:?}"
+                    )));
                 }
                 Ok(Draw::Normal { mean, deviation })
             }

@@ -66,7 +66,7 @@ impl Checkpoint {
             return Err(bad_key(
                 &path,
                 &spec.name,
-                format!("cannot store a tensor of shape {:?} as {kind}: its rows are not whole blocks", spec.shape),
+                format!("cannot store a tensor of shape {:?} as {kind}: the row length is not a multiple of the block size", spec.shape),
             ));
         }
         let by_name: HashMap<String, usize> = all.iter().enumerate().map(|(index, (spec, _))| (spec.name.clone(), index)).collect();

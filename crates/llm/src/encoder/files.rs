@@ -263,20 +263,20 @@ fn checked(config: EncoderConfig, bad: impl Fn(&str, String) -> CheckpointError)
         ("number of token types", token_types),
     ] {
         if !(1..=LARGEST).contains(&size) {
-            return Err(bad("config", format!("the {what} must be 1 to {LARGEST}, got {size}")));
+            return Err(bad("config", format!("the {what} must be from 1 to {LARGEST}, got {size}")));
         }
     }
     if !(1..=1024).contains(&layers) {
-        return Err(bad("config", format!("the number of layers must be 1 to 1024, got {layers}")));
+        return Err(bad("config", format!("the number of layers must be from 1 to 1024, got {layers}")));
     }
     if !hidden.is_multiple_of(heads) {
         return Err(bad("config", format!("the hidden size {hidden} is not divisible by the number of heads, {heads}")));
     }
     if context > positions {
-        return Err(bad("config", format!("the context {context} exceeds the {positions} positions")));
+        return Err(bad("config", format!("the context length {context} exceeds the {positions} position embeddings")));
     }
     if !(config.norm_eps > 0.0 && config.norm_eps < 1.0) {
-        return Err(bad("config", format!("the epsilon of the norms must be > 0 and < 1, got {}", config.norm_eps)));
+        return Err(bad("config", format!("norm_eps must be > 0 and < 1, got {}", config.norm_eps)));
     }
     Ok(config)
 }
@@ -342,7 +342,7 @@ fn modules(folder: &Path) -> Result<(EncoderPooling, bool)> {
                 let name = module["path"].as_str().unwrap_or("");
                 // The list must not refer to files outside the folder.
                 if Path::new(name).file_name() != Some(name.as_ref()) {
-                    return Err(bad(format!("`{name}` is not a plain folder name")));
+                    return Err(bad(format!("`{name}` is not a plain directory name (no path separators allowed)")));
                 }
                 pooling = pooling_of(&folder.join(name).join("config.json"))?;
             }

@@ -64,7 +64,10 @@ impl EncoderTokenizer {
     fn from_tokens(tokens: &[String], lowercase: bool) -> Result<Self> {
         let vocab: Map<String, Value> = tokens.iter().enumerate().map(|(id, token)| (token.clone(), id.into())).collect();
         if vocab.len() != tokens.len() {
-            return Err(malformed("vocabulary", format!("{} tokens have {} names; names must be unique", tokens.len(), vocab.len())));
+            return Err(malformed(
+                "vocabulary",
+                format!("{} tokens, but only {} distinct ones; tokens must be unique", tokens.len(), vocab.len()),
+            ));
         }
         let id = |token: &str| vocab.get(token).cloned().ok_or_else(|| malformed("vocabulary", format!("{token} is missing")));
         let added = |token: &str| {

@@ -105,9 +105,9 @@ pub struct EngineStats {
     pub prefix_hits: u64,
     /// Requests preempted.
     pub preemptions: u64,
-    /// Tokens guessed from earlier text.
+    /// Draft tokens proposed by n-gram lookup.
     pub drafted_tokens: u64,
-    /// Guessed tokens that were right.
+    /// Draft tokens accepted.
     pub accepted_tokens: u64,
     /// Tokens processed in the last engine step.
     pub last_step_tokens: usize,

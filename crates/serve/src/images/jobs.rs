@@ -1,4 +1,4 @@
-//! Jobs for pictures, whose events have names: progress, preview, complete and error.
+//! Jobs for images, whose events have names: progress, preview, complete and error.
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
@@ -18,11 +18,11 @@ use crate::openai::answer::{ACCEL_BUFFERING, KEEP_ALIVE};
 /// What a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// A picture from text.
+    /// An image from text.
     Generation,
-    /// A picture from a picture.
+    /// An image from an image.
     Transform,
-    /// A part of a picture.
+    /// A part of an image.
     Inpaint,
 }
 
@@ -65,9 +65,9 @@ pub(crate) fn start(app: &App, operation: Operation, fields: &Fields) -> ApiResu
     let _one = service.decoding.lock().unwrap_or_else(PoisonError::into_inner);
     match operation {
         Operation::Generation => (),
-        Operation::Transform => request.init = Some(request::picture(fields, "input_image")?),
+        Operation::Transform => request.init = Some(request::image(fields, "input_image")?),
         Operation::Inpaint => {
-            request.init = Some(request::picture(fields, "init_image")?);
+            request.init = Some(request::image(fields, "init_image")?);
             request.mask = Some(request::mask(fields, "mask_image")?);
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn start(app: &App, operation: Operation, fields: &Fields) -> ApiResu
         request.strength = request::strength(fields)?.unwrap_or(request.strength);
     }
     request::finish(&mut request, &service.info)?;
-    let events = service.submit(request, loras, true, app.options.limits.picture)?;
+    let events = service.submit(request, loras, true, app.options.limits.image)?;
     let id = app.new_id("job-");
     app.images.jobs.insert(id.clone(), ImageJob { id: id.clone(), events, _in_flight: in_flight });
     Ok(id)
@@ -109,9 +109,9 @@ impl Reader {
                 let image = request::encoded(&png);
                 ("preview", json!({ "step": step, "total": total, "image": image, "format": "png" }))
             }
-            Some(ImageEvent::Done { pictures, seed }) => {
+            Some(ImageEvent::Done { images, seed }) => {
                 self.ended = true;
-                let image = pictures.first().map(|picture| request::encoded(picture));
+                let image = images.first().map(|image| request::encoded(image));
                 ("complete", json!({ "image": image, "format": "png", "seed": seed }))
             }
             Some(ImageEvent::Failed { message }) => {

@@ -1,4 +1,4 @@
-//! Pictures: an image model on a thread of its own, which makes one request after the other.
+//! Images: an image model on a thread of its own, which makes one request after the other.
 
 pub(crate) mod jobs;
 pub(crate) mod openai;
@@ -49,7 +49,7 @@ pub struct ImageModel {
 enum ImageEvent {
     Progress { step: usize, total: usize },
     Preview { step: usize, total: usize, png: Vec<u8> },
-    Done { pictures: Vec<Vec<u8>>, seed: u64 },
+    Done { images: Vec<Vec<u8>>, seed: u64 },
     Failed { message: String },
 }
 
@@ -194,17 +194,17 @@ impl Painter {
             let is_due = last_preview.is_none_or(|last| last.elapsed() >= PREVIEWS) && step < total;
             if work.previews && is_due {
                 last_preview = Some(Instant::now());
-                if let Ok(png) = progress.preview(&self.preview).and_then(|picture| picture.png(None)) {
+                if let Ok(png) = progress.preview(&self.preview).and_then(|image| image.png(None)) {
                     let _ = work.events.try_send(ImageEvent::Preview { step, total, png });
                 }
             }
             if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let request = &work.request;
-        let file = |(number, picture): (usize, &warpwave_diffusion::Picture)| {
-            picture.png(Some(&request.parameters(self.model.info(), &self.id, number)?))
+        let file = |(number, image): (usize, &warpwave_diffusion::Image)| {
+            image.png(Some(&request.parameters(self.model.info(), &self.id, number)?))
         };
-        let pictures = made.pictures.iter().enumerate().map(file).collect::<Result<_, Error>>()?;
-        Ok(ImageEvent::Done { pictures, seed: request.seed })
+        let images = made.images.iter().enumerate().map(file).collect::<Result<_, Error>>()?;
+        Ok(ImageEvent::Done { images, seed: request.seed })
     }
 }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
-use warpwave_diffusion::{MAX_PICTURES, Mask};
+use warpwave_diffusion::{MAX_IMAGES, Mask};
 
 use super::{ImageEvent, request};
 use crate::access::{read_form, read_json};
@@ -41,9 +41,10 @@ async fn answer((mut events, _in_flight): (Receiver<ImageEvent>, InFlight)) -> A
     while let Some(event) = events.recv().await {
         match event {
             ImageEvent::Progress { .. } | ImageEvent::Preview { .. } => (),
-            ImageEvent::Done { pictures, seed } => {
-                let one = |(number, picture): (u64, &Vec<u8>)| json!({ "b64_json": request::encoded(picture), "seed": seed.wrapping_add(number) });
-                let data: Vec<Value> = (0..).zip(&pictures).map(one).collect();
+            ImageEvent::Done { images, seed } => {
+                let one =
+                    |(number, image): (u64, &Vec<u8>)| json!({ "b64_json": request::encoded(image), "seed": seed.wrapping_add(number) });
+                let data: Vec<Value> = (0..).zip(&images).map(one).collect();
                 return Ok(Json(json!({ "created": unix_time(), "data": data, "output_format": "png" })));
             }
             ImageEvent::Failed { message } => return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)),
@@ -56,7 +57,7 @@ async fn answer((mut events, _in_flight): (Receiver<ImageEvent>, InFlight)) -> A
 fn start(app: &App, fields: &Fields, files: &HashMap<String, Bytes>) -> ApiResult<(Receiver<ImageEvent>, InFlight)> {
     let service = app.images.service(app, fields.string("model")?)?;
     let mut made = request::read(service, fields)?;
-    made.pictures = fields.integer("n", 1, MAX_PICTURES as i64)?.unwrap_or(1) as usize;
+    made.images = fields.integer("n", 1, MAX_IMAGES as i64)?.unwrap_or(1) as usize;
     for (name, only) in [("response_format", "b64_json"), ("output_format", "png")] {
         if let Some(other) = fields.string(name)?.filter(|value| *value != only) {
             return Err(ApiError::invalid(name, format!("{name}: expected {only}, got {other:?}")));
@@ -72,23 +73,23 @@ fn start(app: &App, fields: &Fields, files: &HashMap<String, Bytes>) -> ApiResul
     // Decoded images are large: one request at a time has them before the queue's limit holds.
     let _one = (!files.is_empty()).then(|| service.decoding.lock().unwrap_or_else(PoisonError::into_inner));
     if let Some(image) = files.get("image") {
-        let picture = request::picture_of(image, "image")?;
+        let init = request::image_of(image, "image")?;
         made.mask = match files.get("mask") {
             Some(mask) => {
                 Some(request::transparency_of(mask, "mask")?.ok_or_else(|| ApiError::invalid("mask", "mask: no pixel is transparent"))?)
             }
             None => request::transparency_of(image, "image")?,
         };
-        let (width, height) = (picture.width(), picture.height());
+        let (width, height) = (init.width(), init.height());
         if let Some((found_width, found_height)) = made.mask.as_ref().map(Mask::size).filter(|size| *size != (width, height)) {
             let message = format!("mask: expected the size of the image, {width}x{height}, got {found_width}x{found_height}");
             return Err(ApiError::invalid("mask", message));
         }
         made.strength = request::strength(fields)?.unwrap_or(if made.mask.is_some() { 1.0 } else { made.strength });
-        made.init = Some(picture);
+        made.init = Some(init);
     }
     request::finish(&mut made, &service.info)?;
     let loras = request::loras(service, fields)?;
     let in_flight = app.enter()?;
-    Ok((service.submit(made, loras, false, app.options.limits.picture)?, in_flight))
+    Ok((service.submit(made, loras, false, app.options.limits.image)?, in_flight))
 }

@@ -1,28 +1,28 @@
-//! The fields of requests for pictures.
+//! The fields of requests for images.
 
 use std::path::{Component, Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use warpwave_diffusion::{Mask, ModelInfo, Picture, PictureLimits, Request, Sampler, Schedule};
+use warpwave_diffusion::{Image, ImageLimits, Mask, ModelInfo, Request, Sampler, Schedule};
 
 use super::Service;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 
-/// The sides of pictures in pixels.
+/// The sides of images in pixels.
 const SIDES: std::ops::RangeInclusive<usize> = 256..=2048;
-/// The side of pictures, if neither the request nor a picture has another.
+/// The side of images, if neither the request nor an image has another.
 const SIDE: usize = 512;
-/// Bounds of the pictures that clients send.
-const LIMITS: PictureLimits = PictureLimits { bytes: 32 << 20, side: 4096, pixels: 4096 * 4096 };
+/// Bounds of the images that clients send.
+const LIMITS: ImageLimits = ImageLimits { bytes: 32 << 20, side: 4096, pixels: 4096 * 4096 };
 /// The most pixels of a request, in all its images: memory grows with them.
 const MAX_PIXELS: usize = 2048 * 2048;
 /// The most LoRAs of a request.
 const MAX_LORAS: usize = 8;
 
-/// Reads what all requests for pictures have in common.
+/// Reads what all requests for images have in common.
 pub(super) fn read(service: &Service, fields: &Fields) -> ApiResult<Request> {
     let Some(prompt) = fields.string("prompt")? else { return Err(ApiError::invalid("prompt", "missing required field `prompt`")) };
     let mut request = Request::new(&service.info, prompt);
@@ -75,11 +75,11 @@ pub(super) fn finish(request: &mut Request, info: &ModelInfo) -> ApiResult<()> {
     let (width, height) = request.size(info).map_err(invalid)?;
     if !SIDES.contains(&width) || !SIDES.contains(&height) {
         let (low, high) = (SIDES.start(), SIDES.end());
-        let message = format!("the image has {width}x{height} pixels; set width and height to sides from {low} to {high}");
+        let message = format!("the image has {width}x{height} pixels; set width and height to values from {low} to {high}");
         return Err(ApiError::invalid("width", message));
     }
-    if request.pictures * width * height > MAX_PIXELS {
-        let message = format!("n: expected at most {} images of {width}x{height}, got {}", MAX_PIXELS / (width * height), request.pictures);
+    if request.images * width * height > MAX_PIXELS {
+        let message = format!("n: expected at most {} images of {width}x{height}, got {}", MAX_PIXELS / (width * height), request.images);
         return Err(ApiError::invalid("n", message));
     }
     request.plan(info).map_err(invalid)?;
@@ -93,13 +93,13 @@ fn file(fields: &Fields, name: &str) -> ApiResult<Vec<u8>> {
     BASE64_STANDARD.decode(data.trim()).map_err(|error| ApiError::invalid(name, format!("{name}: expected an image in base64: {error}")))
 }
 
-pub(super) fn picture(fields: &Fields, name: &str) -> ApiResult<Picture> {
-    picture_of(&file(fields, name)?, name)
+pub(super) fn image(fields: &Fields, name: &str) -> ApiResult<Image> {
+    image_of(&file(fields, name)?, name)
 }
 
-/// Decodes the picture of a field.
-pub(super) fn picture_of(file: &[u8], name: &str) -> ApiResult<Picture> {
-    Picture::decode(file, &LIMITS).map_err(|error| ApiError::invalid(name, format!("{name}: {error}")))
+/// Decodes the image of a field.
+pub(super) fn image_of(file: &[u8], name: &str) -> ApiResult<Image> {
+    Image::decode(file, &LIMITS).map_err(|error| ApiError::invalid(name, format!("{name}: {error}")))
 }
 
 pub(super) fn mask(fields: &Fields, name: &str) -> ApiResult<Mask> {
@@ -138,7 +138,7 @@ pub(super) fn loras(service: &Service, fields: &Fields) -> ApiResult<Vec<(PathBu
         let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
         let path = folder.join(name);
         if !plain || !path.is_file() {
-            return Err(ApiError::invalid("loras", format!("loras: {name:?} is not a file in the server's folder")));
+            return Err(ApiError::invalid("loras", format!("loras: {name:?} is not a file in the server's LoRA directory")));
         }
         Ok((path, strength))
     };

@@ -368,7 +368,7 @@ fn without_index(call: &Value) -> Value {
 }
 
 fn engine_stopped() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server stopped before the answer was complete")
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server stopped before the response was complete")
 }
 
 /// An answer on its way to a client.

@@ -136,7 +136,7 @@ async fn embed(app: &App, model: &ServedModel, inputs: Vec<Vec<u32>>, pooling: P
         }
     }
     if vectors.iter().any(Vec::is_empty) {
-        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server stopped before the answer was complete"));
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server stopped before the response was complete"));
     }
     Ok(vectors)
 }

@@ -147,11 +147,11 @@ fn a_state_repeats_what_follows() {
     let state = random.state();
     let cpu = &Device::Cpu;
     for (rejected, reason) in [
-        (random.uniform(1.0, 1.0, DType::F32, &[2], cpu), "expected low < high with a number of f32 between them, got 1.0..1.0"),
+        (random.uniform(1.0, 1.0, DType::F32, &[2], cpu), "expected low < high with at least one f32 value in the range, got 1.0..1.0"),
         (random.uniform(0.0, 1.0, DType::I32, &[2], cpu), "expected f32, f16, bf16 or f64, got i32"),
         (random.integers(0..300, DType::U8, &[2], cpu), "expected low < high within 0..=255 (u8), got 0..300"),
         (random.bernoulli(1.5, DType::U8, &[2], cpu), "expected a probability from 0 to 1, got 1.5"),
-        (random.normal(0.0, -1.0, DType::F32, &[2], cpu), "a finite deviation >= 0"),
+        (random.normal(0.0, -1.0, DType::F32, &[2], cpu), "a finite standard deviation >= 0"),
     ] {
         assert!(rejected.unwrap_err().to_string().contains(reason), "{reason}");
     }

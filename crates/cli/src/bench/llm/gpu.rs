@@ -124,7 +124,7 @@ impl GpuReport {
         let (kernels, token) = (self.kernel_seconds(), 1.0 / decode);
         writeln!(
             out,
-            "decode step: {:.1} us; total kernel time: {:.1} us, step over kernels {:.3}",
+            "decode step: {:.1} us; total kernel time: {:.1} us, ratio {:.3}",
             token * 1e6,
             kernels * 1e6,
             token / kernels.max(1e-12)

@@ -90,7 +90,7 @@ impl Target {
         let mut last = None;
         let mut texts = 0;
         for line in BufReader::new(response.body_mut().as_reader()).lines() {
-            let line = line.map_err(|error| format!("the stream broke: {}", error.kind()))?;
+            let line = line.map_err(|error| format!("the stream was interrupted: {}", error.kind()))?;
             let Some(data) = line.strip_prefix("data:").map(str::trim) else { continue };
             if data == "[DONE]" {
                 answer.total = started.elapsed().as_secs_f64();
@@ -98,7 +98,7 @@ impl Target {
                     // A server that does not count.
                     answer.tokens = texts;
                 }
-                return if texts > 0 { Ok(answer) } else { Err("the answer has no text".to_owned()) };
+                return if texts > 0 { Ok(answer) } else { Err("the response has no text".to_owned()) };
             }
             let chunk: Value = serde_json::from_str(data).map_err(|_| "a chunk is not valid JSON".to_owned())?;
             if let Some(message) = chunk["error"]["message"].as_str() {
@@ -117,7 +117,7 @@ impl Target {
                 texts += 1;
             }
         }
-        Err("the stream ended early".to_owned())
+        Err("the stream ended without [DONE]".to_owned())
     }
 
     /// Sends all requests, `streams` at a time; reports each end.

@@ -28,21 +28,19 @@ use workload::{Workload, WorkloadKind};
     warpwave bench serve --random --dtype q4_k --device cuda:0 --streams 1,32\n  \
     warpwave bench serve --url http://127.0.0.1:8080 --workload sharegpt --json\n  \
     warpwave bench serve model.gguf --peer http://127.0.0.1:8000\n\n\
-    Without --url, the model is served by this process and measured over HTTP. TTFT is the time to the first text, ITL the time between texts, \
+    Without --url, the model is served by this process and measured over HTTP. TTFT is the time to the first token, ITL the time between streamed chunks, \
     TPOT the mean time per token after the first. Prompts are random token ids; temperature is 0 and end-of-sequence tokens are ignored, \
-    so that all servers do the same work. With --peer, each number of streams is measured on both servers in turn.")]
+    so that all servers do the same work. With --peer, both servers are measured in turn at each number of streams.")]
 pub(super) struct Options {
     #[command(flatten)]
     model_args: ModelArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
     /// Use a Llama 3.1 8B model with random weights of the type set by --dtype (bf16, q8_0 or q4_k; default: bf16).
     #[arg(long, conflicts_with_all = ["model", "url"])]
     random: bool,
-    /// Measure this server instead of a model.
+    /// Measure the server at this URL instead of serving a model.
     #[arg(long, value_name = "URL", conflicts_with = "model")]
     url: Option<String>,
-    /// Compare with this server.
+    /// Compare with the server at this URL.
     #[arg(long, value_name = "URL")]
     peer: Option<String>,
     /// Set the API key of --url.
@@ -60,7 +58,7 @@ pub(super) struct Options {
     /// Generate N tokens per request, for fixed and prefix.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
-    /// Measure with these numbers of streams at once.
+    /// Measure with these numbers of concurrent streams.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,4,16", value_parser = clap::value_parser!(u16).range(1..))]
     streams: Vec<u16>,
     /// Send N requests for each number of streams; default: 4 per stream, at least 8.
@@ -69,18 +67,20 @@ pub(super) struct Options {
     /// Draw token ids below N; default: the vocabulary, or 20000 with --url.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     vocab: Option<u32>,
-    /// Set the seed of lengths and prompts.
+    /// Set the random seed of lengths and prompts.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Give up on a request after this time.
+    /// Fail requests that take longer than this.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
-    /// Write a plot of the throughput.
+    /// Plot the throughput to an SVG file.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
 }
 
 /// The measurements with one number of streams.
@@ -113,7 +113,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         Workload { kind: options.workload, prompt: options.prompt as usize, tokens: options.tokens as usize, vocab, seed: options.seed };
     let needed = if options.workload == WorkloadKind::Sharegpt { 2048 } else { workload.prompt + workload.tokens };
     if let Some(own) = own.as_ref().filter(|own| own.context < needed) {
-        return Err(failed(format!("requests have up to {needed} tokens, but the context is {}; increase --context", own.context)));
+        return Err(failed(format!("requests have up to {needed} tokens, but the context length is {}; increase --context", own.context)));
     }
     // Kernels are compiled and selected at first use.
     for target in std::iter::once(&ours).chain(&peer) {
@@ -196,9 +196,9 @@ fn results_json(results: &Results) -> Value {
 
 fn report(context: &mut Context<'_>, options: &Options, title: &str, peer: Option<&Target>, levels: &[Level]) -> Outcome {
     let lengths = match options.workload {
-        WorkloadKind::Sharegpt => "lengths as in ShareGPT".to_owned(),
+        WorkloadKind::Sharegpt => "ShareGPT-like lengths".to_owned(),
         WorkloadKind::Fixed => format!("{} prompt tokens, {} generated", options.prompt, options.tokens),
-        WorkloadKind::Prefix => format!("{} prompt tokens, half of them shared, {} generated", options.prompt, options.tokens),
+        WorkloadKind::Prefix => format!("{} prompt tokens, half of them in a shared prefix, {} generated", options.prompt, options.tokens),
     };
     if let Some(file) = &options.plot {
         let streams: Vec<u64> = levels.iter().map(|level| level.streams as u64).collect();
@@ -222,7 +222,7 @@ fn report(context: &mut Context<'_>, options: &Options, title: &str, peer: Optio
         table(context, title, peer, &lengths, levels)?;
     }
     match levels.iter().find(|level| level.ours.answers.is_empty()) {
-        Some(level) => Err(failed(format!("all requests failed with {} streams", level.streams))),
+        Some(level) => Err(failed(format!("all requests failed at {} streams", level.streams))),
         None => Ok(()),
     }
 }

@@ -3,9 +3,9 @@
 /// A kind of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum WorkloadKind {
-    /// Lengths as in conversations of ShareGPT: a log-normal distribution with means of about 225 and 200 tokens.
+    /// ShareGPT-like lengths: log-normal, with means of about 225 prompt and 200 output tokens.
     Sharegpt,
-    /// Equal lengths: --prompt and --tokens.
+    /// Fixed lengths: --prompt and --tokens.
     Fixed,
     /// Each prompt starts with one of ten shared prefixes (half of --prompt); the remainder is unique.
     Prefix,

@@ -1,9 +1,9 @@
-//! Picture files: what other programs write is read, what they read is written, and damaged files are errors.
+//! Image files: what other programs write is read, what they read is written, and damaged files are errors.
 
 use std::io::Cursor;
 
 use image::{DynamicImage, GrayImage, ImageFormat, Rgb, RgbImage, RgbaImage};
-use warpwave_diffusion::{Mask, Picture, PictureLimits};
+use warpwave_diffusion::{Image, ImageLimits, Mask};
 use warpwave_test_support::{Random, seed};
 
 fn sample(width: u32, height: u32) -> RgbImage {
@@ -16,16 +16,16 @@ fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     file.into_inner()
 }
 
-fn decode(file: &[u8]) -> Result<Picture, String> {
-    Picture::decode(file, &PictureLimits::default()).map_err(|error| error.to_string())
+fn decode(file: &[u8]) -> Result<Image, String> {
+    Image::decode(file, &ImageLimits::default()).map_err(|error| error.to_string())
 }
 
 #[test]
 fn lossless_files_keep_their_pixels() {
     let image = sample(37, 21);
     for format in [ImageFormat::Png, ImageFormat::WebP] {
-        let picture = decode(&encoded(image.clone(), format)).unwrap();
-        assert_eq!((picture.width(), picture.height(), picture.rgb()), (37, 21, &image.as_raw()[..]));
+        let found = decode(&encoded(image.clone(), format)).unwrap();
+        assert_eq!((found.width(), found.height(), found.rgb()), (37, 21, &image.as_raw()[..]));
     }
     let with_alpha = RgbaImage::from_fn(4, 3, |x, y| image::Rgba([x as u8, y as u8, 9, 128]));
     assert_eq!(decode(&encoded(with_alpha, ImageFormat::Png)).unwrap().rgb()[..6], [0, 0, 9, 1, 0, 9]);
@@ -36,9 +36,9 @@ fn lossless_files_keep_their_pixels() {
 #[test]
 fn jpeg_files_are_read_nearly() {
     let image = RgbImage::from_fn(64, 48, |x, y| Rgb([(x * 4) as u8, (y * 5) as u8, 100]));
-    let picture = decode(&encoded(image.clone(), ImageFormat::Jpeg)).unwrap();
-    let error: u64 = picture.rgb().iter().zip(image.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
-    assert!(error < 4 * picture.rgb().len() as u64, "{error}");
+    let found = decode(&encoded(image.clone(), ImageFormat::Jpeg)).unwrap();
+    let error: u64 = found.rgb().iter().zip(image.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+    assert!(error < 4 * found.rgb().len() as u64, "{error}");
 }
 
 /// A JPEG file with EXIF data that says how to turn it.
@@ -55,9 +55,9 @@ fn turned(orientation: u8) -> Vec<u8> {
 }
 
 #[test]
-fn exif_data_turns_a_picture_upright() {
+fn exif_data_turns_an_image_upright() {
     let upright = decode(&turned(1)).unwrap();
-    let pixel = |picture: &Picture, x: usize, y: usize| picture.rgb()[(y * picture.width() + x) * 3..][..3].to_vec();
+    let pixel = |image: &Image, x: usize, y: usize| image.rgb()[(y * image.width() + x) * 3..][..3].to_vec();
     assert_eq!((upright.width(), upright.height()), (40, 24));
     let half = decode(&turned(3)).unwrap();
     assert_eq!(pixel(&half, 0, 0), pixel(&upright, 39, 23));
@@ -71,12 +71,12 @@ fn exif_data_turns_a_picture_upright() {
 #[test]
 fn limits_hold_before_pixels_are_decoded() {
     let file = encoded(sample(64, 32), ImageFormat::Png);
-    let error = |limits: PictureLimits| Picture::decode(&file, &limits).unwrap_err().to_string();
-    let all = PictureLimits::default();
-    assert!(error(PictureLimits { bytes: file.len() - 1, ..all }).contains("bytes"));
-    assert!(!error(PictureLimits { side: 63, ..all }).is_empty());
-    assert!(error(PictureLimits { pixels: 64 * 32 - 1, ..all }).contains("got 64x32"));
-    assert!(Picture::decode(&file, &PictureLimits { bytes: file.len(), side: 64, pixels: 64 * 32 }).is_ok());
+    let error = |limits: ImageLimits| Image::decode(&file, &limits).unwrap_err().to_string();
+    let all = ImageLimits::default();
+    assert!(error(ImageLimits { bytes: file.len() - 1, ..all }).contains("bytes"));
+    assert!(!error(ImageLimits { side: 63, ..all }).is_empty());
+    assert!(error(ImageLimits { pixels: 64 * 32 - 1, ..all }).contains("got 64x32"));
+    assert!(Image::decode(&file, &ImageLimits { bytes: file.len(), side: 64, pixels: 64 * 32 }).is_ok());
     // A header that announces 2^31 x 2^31 pixels, with its checksum.
     for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP] {
         let mut file = encoded(sample(16, 16), format);
@@ -111,7 +111,7 @@ fn other_files_are_refused() {
 }
 
 #[test]
-fn damaged_files_are_errors_or_pictures() {
+fn damaged_files_are_errors_or_images() {
     let mut random = Random::new(seed());
     for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP] {
         let file = encoded(sample(24, 16), format);
@@ -125,8 +125,8 @@ fn damaged_files_are_errors_or_pictures() {
                 let at = random.below(file.len());
                 file[at] = random.below(256) as u8;
             }
-            if let Ok(picture) = decode(&file) {
-                assert_eq!(picture.rgb().len(), picture.width() * picture.height() * 3);
+            if let Ok(image) = decode(&file) {
+                assert_eq!(image.rgb().len(), image.width() * image.height() * 3);
             }
         }
     }
@@ -134,24 +134,24 @@ fn damaged_files_are_errors_or_pictures() {
 
 #[test]
 fn png_files_say_how_they_were_made() {
-    let picture = Picture::new(5, 4, (0..60).collect()).unwrap();
+    let image = Image::new(5, 4, (0..60).collect()).unwrap();
     for text in ["a fox\nSteps: 20, Sampler: Euler a", "ein Füchslein", "日本の狐 \u{1f98a}"] {
-        let file = picture.png(Some(text)).unwrap();
-        assert_eq!(decode(&file).unwrap(), picture);
+        let file = image.png(Some(text)).unwrap();
+        assert_eq!(decode(&file).unwrap(), image);
         let reader = png::Decoder::new(Cursor::new(&file)).read_info().unwrap();
         let latin = reader.info().uncompressed_latin1_text.iter().map(|chunk| (chunk.keyword.clone(), chunk.text.clone()));
         let unicode = reader.info().utf8_text.iter().map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap()));
         assert_eq!(latin.chain(unicode).collect::<Vec<_>>(), [("parameters".to_owned(), text.to_owned())]);
     }
-    assert!(!picture.png(None).unwrap().windows(4).any(|tag| tag == b"tEXt" || tag == b"iTXt"));
+    assert!(!image.png(None).unwrap().windows(4).any(|tag| tag == b"tEXt" || tag == b"iTXt"));
 }
 
 #[test]
-fn pictures_and_masks_have_as_many_values_as_their_size_says() {
-    assert!(Picture::new(2, 2, vec![0; 11]).is_err() && Picture::new(0, 0, Vec::new()).is_err());
-    assert!(Picture::new(usize::MAX, 2, vec![0; 12]).is_err() && Mask::new(usize::MAX, 2, vec![0; 2]).is_err());
-    let picture = Picture::new(2, 1, vec![0, 0, 0, 200, 200, 200]).unwrap();
-    let large = picture.resize(8, 4).unwrap();
+fn images_and_masks_have_as_many_values_as_their_size_says() {
+    assert!(Image::new(2, 2, vec![0; 11]).is_err() && Image::new(0, 0, Vec::new()).is_err());
+    assert!(Image::new(usize::MAX, 2, vec![0; 12]).is_err() && Mask::new(usize::MAX, 2, vec![0; 2]).is_err());
+    let image = Image::new(2, 1, vec![0, 0, 0, 200, 200, 200]).unwrap();
+    let large = image.resize(8, 4).unwrap();
     assert_eq!((large.width(), large.height()), (8, 4));
     assert!(large.rgb()[0] < 60 && large.rgb()[21] > 140);
 }
@@ -162,6 +162,6 @@ fn masks_take_the_nearest_value() {
     assert_eq!(mask.resize(2, 1).unwrap(), Mask::new(2, 1, vec![0, 127]).unwrap());
     assert_eq!(mask.resize(8, 2).unwrap().resize(4, 2).unwrap(), mask);
     let file = encoded(GrayImage::from_raw(4, 2, vec![0, 255, 127, 128, 1, 2, 3, 4]).unwrap(), ImageFormat::Png);
-    assert_eq!(Mask::decode(&file, &PictureLimits::default()).unwrap(), mask);
-    assert!(Mask::decode(b"no picture", &PictureLimits::default()).is_err());
+    assert_eq!(Mask::decode(&file, &ImageLimits::default()).unwrap(), mask);
+    assert!(Mask::decode(b"no image", &ImageLimits::default()).is_err());
 }
