@@ -269,7 +269,7 @@ fn wrong_requests_are_errors() {
         ("leaves no step", Request { init: Some(reference.image("vae/image")), strength: 0.01, ..request.clone() }),
         ("> 0 and <= 1", Request { init: Some(reference.image("vae/image")), strength: 2.0, ..request.clone() }),
         ("noise/init", Request { draws: Some(Draws::new("empty", HashMap::new())), ..request.clone() }),
-        ("Flux only", Request { true_guidance: 2.0, ..request.clone() }),
+        ("only Flux supports", Request { true_guidance: 2.0, ..request.clone() }),
         ("at most 65536 bytes", Request { prompt: "x".repeat(65_537), ..request.clone() }),
         ("chunks", Request { prompt: "BREAK ".repeat(40), ..request }),
     ] {
