@@ -77,7 +77,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int t = 0; t < MT; ++t)
 #pragma unroll
             for (int n = 0; n < BN / 16; ++n) s[t][n].clear();
-#pragma unroll
+// All loads of large heads ahead of their products would spill.
+#pragma unroll (D > 256 ? 2 : D / 16)
         for (int d = 0; d < D / 16; ++d) {
             TileA<T> x[MT];
 #pragma unroll
