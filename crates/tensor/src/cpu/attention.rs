@@ -223,7 +223,7 @@ struct Rows {
 #[derive(Debug, Clone, Copy)]
 struct Mask {
     window: Window,
-    /// The first draft of a tree mask; the number of keys if there is none.
+    /// The first draft of a tree mask; without a mask, the number of keys.
     draft: usize,
 }
 
