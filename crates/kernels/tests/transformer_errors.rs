@@ -176,7 +176,8 @@ fn decode_attention_rejects_invalid_calls() {
         check("a table of others", WRONG_SHAPE, q, KeyValues { table: Some(count(&[3, 1])), ..good }, plain);
         check("lengths of others", WRONG_SHAPE, q, KeyValues { lengths: Some(count(&[3])), ..good }, plain);
         check("slopes of others", WRONG_SHAPE, q, good, AttentionOptions { alibi: Some(view(&[3])), ..plain });
-        check("no window", BAD_ARGUMENT, q, good, AttentionOptions { window: Some(0), ..plain });
+        check("sinks of others", WRONG_SHAPE, q, good, AttentionOptions { sinks: Some(view(&[3])), ..plain });
+        check("short words", WRONG_TYPE, q, good, AttentionOptions { tree: Some(count(&[2, 3])), ..plain });
         check("no cap", BAD_ARGUMENT, q, good, AttentionOptions { soft_cap: Some(0.0), ..plain });
         check("no scale", BAD_ARGUMENT, q, good, AttentionOptions::new(f32::NAN));
         refuses(&device, "scores of others", WRONG_SHAPE, |kernels, stream, out| {

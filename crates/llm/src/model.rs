@@ -2,8 +2,10 @@
 
 mod load;
 
-use warpwave_kernels::{Binary, DType, Glu, Routing, Unary};
-use warpwave_tensor::{AttentionParams, Batch, Device, Experts, KvCache, Linear, Matrix, Precision, Rope, RopePositions, Tensor};
+use warpwave_kernels::{Binary, DType, Glu, Routing, Unary, Window};
+use warpwave_tensor::{
+    AttentionInputs, AttentionParams, Batch, Device, Experts, KvCache, Linear, Matrix, Precision, Rope, RopePositions, Tensor,
+};
 use warpwave_weights::Kind;
 
 use crate::checkpoint::{StepMemory, kv_cache_type};
@@ -402,7 +404,7 @@ impl Model {
         let layer = &shard.layers[number];
         let Config { heads, kv_heads, head_dim, .. } = shard.config;
         let rope = rope_sliding.as_ref().filter(|_| layer.sliding).unwrap_or(rope);
-        let window = self.config.sliding_window.filter(|_| layer.sliding);
+        let window = self.config.sliding_window.filter(|_| layer.sliding).map_or(Window::CAUSAL, Window::sliding);
         let params =
             AttentionParams { scale: self.config.attention_scale, window, soft_cap: self.config.attention_softcap, dtype: self.dtype };
         let qkv = match &layer.projections {
@@ -429,7 +431,8 @@ impl Model {
         drop(rows);
         let q = cache.rope_append(number, rope, q, k, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
         drop(qkv);
-        Ok(cache.attend_with_sinks(number, &q, step, &params, layer.sinks.as_ref())?)
+        let inputs = AttentionInputs { sinks: layer.sinks.as_ref(), ..AttentionInputs::default() };
+        Ok(cache.attend_with(number, &q, step, &params, &inputs)?)
     }
 
     /// Queries, keys and values of latent attention, (tokens, heads, head_dim) each: keys expanded, values padded with zeros. The rotated

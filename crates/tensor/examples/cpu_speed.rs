@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use warpwave_kernels::{Glu, Quant, RopePairs};
+use warpwave_kernels::{Glu, Quant, RopePairs, Window};
 use warpwave_tensor::cpu::{
     Cache, CacheMut, Heads, Interleaved, Isa, Matrix, Precision, Sequence, add, append, attention, glu, matmul, rms_norm, rope,
     rope_tables, with_threads,
@@ -14,7 +14,7 @@ const LAYERS: usize = 30;
 const HIDDEN: usize = 576;
 const FORWARD: usize = 1536;
 const VOCABULARY: usize = 49152;
-const HEADS: Heads = Heads { heads: 9, kv_heads: 3, dim: 64, block: 16, scale: 0.125, window: None, soft_cap: None };
+const HEADS: Heads = Heads { heads: 9, kv_heads: 3, dim: 64, block: 16, scale: 0.125, window: Window::CAUSAL, soft_cap: None };
 
 /// A model with the shapes of SmolLM2-135M and meaningless weights.
 struct Model {

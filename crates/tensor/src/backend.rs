@@ -123,7 +123,7 @@ pub(crate) struct RopeArgs<'a> {
 /// Cosines and sines of (tokens, pairs).
 pub(crate) type RopeTables = (Vec<f32>, Vec<f32>);
 
-/// Causal attention of variable-length sequences over a paged KV cache.
+/// Attention of variable-length sequences over a paged KV cache.
 pub(crate) struct AttentionArgs<'a> {
     /// (tokens, heads, head_dim) in the type of [`Backend::attention_types`], with consecutive elements of a head.
     pub queries: Operand<'a>,
@@ -136,11 +136,13 @@ pub(crate) struct AttentionArgs<'a> {
     /// `u32` of (sequences, blocks).
     pub block_table: Operand<'a>,
     pub max_query_len: usize,
-    /// Every sequence has exactly one query, and `queries` is contiguous.
+    /// Every sequence has `max_query_len` queries, few of them, and `queries` is contiguous.
     pub decode: bool,
     pub params: &'a AttentionParams,
     /// `f32` of (heads): another logit per head, which has no value.
     pub sinks: Option<Operand<'a>>,
+    /// `i64` of (tokens): which drafts each token attends to.
+    pub tree: Option<Operand<'a>>,
 }
 
 /// Assignments of tokens to experts, by expert: what [`Backend::sort_experts`] writes.

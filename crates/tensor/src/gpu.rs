@@ -105,7 +105,7 @@ pub(crate) fn attention_types(cache: DType, wanted: DType, decode: bool) -> [DTy
 }
 
 /// The largest head_dim of the attention kernels.
-pub(crate) const MAX_HEAD_DIM: usize = 256;
+pub(crate) const MAX_HEAD_DIM: usize = 512;
 
 fn buffer(storage: &Storage) -> Result<&Buffer<u8>> {
     match storage {
@@ -141,6 +141,16 @@ fn view_mut_as<'a>(x: &'a mut OperandMut<'_>, layout: Layout) -> Result<ViewMut<
         Storage::Gpu(buffer) => Ok(ViewMut::of_bytes(buffer, x.dtype, layout)?),
         other => Err(wrong_device("view", "the tensor", other.kind(), "a GPU")),
     }
+}
+
+/// A layout of (tokens, ...) as (sequences, `each`, ...).
+fn batched(layout: &Layout, each: usize) -> Result<Layout> {
+    let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
+    let (tokens, stride) = (shape[0], strides[0]);
+    shape[0] = each;
+    shape.insert(0, tokens / each.max(1));
+    strides.insert(0, stride * each);
+    Ok(Layout::new(&shape, &strides, layout.offset())?)
 }
 
 /// A layout with a dimension of size 1 inserted before dimension `d`.
@@ -549,43 +559,25 @@ impl Backend for Gpu {
             lengths: Some(view(&args.kv_lengths)?),
         };
         let params = args.params;
-        let options = AttentionOptions { window: params.window, soft_cap: params.soft_cap, ..AttentionOptions::causal(params.scale) };
-        if args.decode && args.sinks.is_none() {
-            let queries = view(&args.queries.with_layout(unsqueezed(&args.queries.layout, 1)?))?;
-            let layout = unsqueezed(&out.layout, 1)?;
+        let sinks = args.sinks.as_ref().map(view).transpose()?;
+        let options = AttentionOptions { window: params.window, soft_cap: params.soft_cap, sinks, ..AttentionOptions::new(params.scale) };
+        if args.decode {
+            let batched = |layout: &Layout| batched(layout, args.max_query_len);
+            let queries = view(&args.queries.with_layout(batched(&args.queries.layout)?))?;
+            let tree = args.tree.map(|tree| view(&tree.with_layout(batched(&tree.layout)?))).transpose()?;
+            let layout = batched(&out.layout)?;
+            let options = AttentionOptions { tree, ..options };
             return Ok(self.kernels.decode_attention(&self.stream, &queries, &kv, &options, &mut view_mut_as(out, layout)?)?);
         }
         let varlen = Varlen { q_starts: view(&args.query_starts)?, max_q_len: args.max_query_len, kv_starts: None };
-        let Some(sinks) = &args.sinks else {
-            return Ok(self.kernels.attention_varlen(
-                &self.stream,
-                &view(&args.queries)?,
-                &kv,
-                &varlen,
-                &options,
-                &mut view_mut(out)?,
-                None,
-            )?);
-        };
-        let [rows, heads, dim] = [0, 1, 2].map(|d| args.queries.layout.shape()[d]);
-        let mut lse = Temporary::new(self, DType::F32, &[heads, rows], |lse| {
-            let (mut out, mut lse) = (view_mut(out)?, view_mut(lse)?);
-            let queries = view(&args.queries)?;
-            Ok(self.kernels.attention_varlen(&self.stream, &queries, &kv, &varlen, &options, &mut out, Some(&mut lse))?)
-        })?;
-        // Of the sum of exponentials, the keys have a share of sigmoid(lse - sink).
-        let sinks = sinks.with_layout(unsqueezed(&sinks.layout, 1)?.broadcast_to(&[heads, rows])?);
-        let mut share = OperandMut::new(&mut lse.storage, lse.dtype, lse.layout);
-        self.binary_in_place(Binary::Sub, &mut share, &sinks)?;
-        self.kernels.unary_in_place(&self.stream, Unary::Sigmoid, &mut view_mut(&mut share)?)?;
-        let cast = Temporary::new(self, out.dtype, &[heads, rows], |cast| self.cast(&lse.operand(), cast))?;
-        let transposed = cast.layout.transpose(0, 1)?;
-        let share = cast.operand().with_layout(unsqueezed(&transposed, 2)?.broadcast_to(&[rows, heads, dim])?);
-        self.binary_in_place(Binary::Mul, out, &share)
+        let options = AttentionOptions { tree: args.tree.as_ref().map(view).transpose()?, ..options };
+        let (queries, mut out) = (view(&args.queries)?, view_mut(out)?);
+        Ok(self.kernels.attention_varlen(&self.stream, &queries, &kv, &varlen, &options, &mut out, None)?)
     }
 
     fn has_dense_attention(&self, head_dim: usize, bias: bool) -> bool {
-        !bias && head_dim.is_multiple_of(8) && head_dim <= MAX_HEAD_DIM
+        // Larger heads, which image decoders have in f32, are left to matrix products.
+        !bias && head_dim.is_multiple_of(8) && head_dim <= 256
     }
 
     fn dense_attention(&self, qkv: [&Operand<'_>; 3], scale: f32, _: Option<&Operand<'_>>, out: &mut OperandMut<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Paged KV cache: keys and values in blocks that sequences take as they grow.
 
-use warpwave_kernels::DType;
+use warpwave_kernels::{AttentionOptions, DType, Window};
 
 use crate::backend::AttentionArgs;
 use crate::batch::Batch;
@@ -20,17 +20,27 @@ pub struct KvCache {
     dtype: DType,
 }
 
-/// Parameters of a layer's causal attention.
+/// Parameters of a layer's attention.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionParams {
     /// Multiplies scores.
     pub scale: f32,
-    /// Sliding window: keys that a token attends to, its own included.
-    pub window: Option<usize>,
+    /// The keys that a token attends to; causal attention is [`Window::CAUSAL`].
+    pub window: Window,
     /// Soft cap of scores.
     pub soft_cap: Option<f32>,
     /// Type of the result.
     pub dtype: DType,
+}
+
+/// Optional inputs of a layer's attention.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AttentionInputs<'a> {
+    /// Attention sinks, `f32` of (heads): another logit of each softmax, which has no value.
+    pub sinks: Option<&'a Tensor>,
+    /// Tree mask, `i64` of (tokens), for the drafts of speculative decoding. The last 64 tokens of a sequence, or all if it has fewer, are
+    /// its drafts. Bit j of a token's word says whether it attends to draft j, whatever the window; the window decides about earlier keys.
+    pub tree: Option<&'a Tensor>,
 }
 
 impl KvCache {
@@ -90,22 +100,20 @@ impl KvCache {
         keys.device().backend().append([&keys.operand(), &values.operand()], &slots.operand(), cache)
     }
 
-    /// Returns causal attention of queries of (tokens, heads, head_dim) over the cached keys and values of their sequences, as
+    /// Returns attention of queries of (tokens, heads, head_dim) over the cached keys and values of their sequences, as
     /// (tokens, heads · head_dim).
     pub fn attend(&self, layer: usize, queries: &Tensor, batch: &Batch, params: &AttentionParams) -> Result<Tensor> {
-        self.attend_with_sinks(layer, queries, batch, params, None)
+        self.attend_with(layer, queries, batch, params, &AttentionInputs::default())
     }
 
-    /// As [`KvCache::attend`], with an attention sink per head: `f32` of (heads), another logit of each softmax, which has no value.
-    ///
-    /// On GPUs this is the prefill kernel for all batches.
-    pub fn attend_with_sinks(
+    /// As [`KvCache::attend`], with attention sinks and a tree mask.
+    pub fn attend_with(
         &self,
         layer: usize,
         queries: &Tensor,
         batch: &Batch,
         params: &AttentionParams,
-        sinks: Option<&Tensor>,
+        inputs: &AttentionInputs<'_>,
     ) -> Result<Tensor> {
         let op = "attention";
         let [tokens, heads, head_dim] = *queries.shape() else {
@@ -122,16 +130,21 @@ impl KvCache {
             let found = format!("{heads} query heads with head_dim {head_dim} for {kv_heads} KV heads with head_dim {key_dim}");
             return Err(shape(op, format!("{rule}, got {found}")));
         }
-        if let Some(sinks) = sinks {
-            queries.check_same_device(op, "the sinks", sinks)?;
-            if sinks.dtype() != DType::F32 || sinks.shape() != [heads] {
-                return Err(shape(op, format!("expected sinks of f32 and shape [{heads}], got {:?}", sinks)));
+        let checked = [("the sinks", inputs.sinks, DType::F32, heads), ("the tree mask", inputs.tree, DType::I64, tokens)];
+        for (what, input, dtype, len) in checked {
+            let Some(input) = input else { continue };
+            queries.check_same_device(op, what, input)?;
+            if input.dtype() != dtype || input.shape() != [len] {
+                return Err(shape(op, format!("expected {what} of {dtype} and shape [{len}], got {input:?}")));
             }
         }
-        let decode = batch.max_query_len() == 1 && batch.sequences() == tokens;
+        let [sinks, tree] = [inputs.sinks, inputs.tree].map(|input| input.map(Tensor::contiguous).transpose());
+        let (sinks, tree) = (sinks?, tree?);
+        // Drafts are few: their keys are split as those of one query are.
+        let (longest, most) = (batch.max_query_len(), if tree.is_some() { AttentionOptions::MAX_DRAFTS } else { 1 });
+        let decode = (1..=most).contains(&longest) && batch.sequences() * longest == tokens;
         let device = queries.device();
-        // With sinks, decode steps run in the prefill kernel too.
-        let [query_type, out_type] = device.backend().attention_types(self.dtype, params.dtype, decode && sinks.is_none());
+        let [query_type, out_type] = device.backend().attention_types(self.dtype, params.dtype, decode);
         let queries = queries.cast(query_type)?;
         // Kernels read heads of consecutive elements.
         let strided = queries.layout().strides().last() != Some(&1);
@@ -146,7 +159,8 @@ impl KvCache {
             max_query_len: batch.max_query_len(),
             decode,
             params,
-            sinks: sinks.map(Tensor::operand),
+            sinks: sinks.as_ref().map(Tensor::operand),
+            tree: tree.as_ref().map(Tensor::operand),
         };
         let out = Tensor::build(device, out_type, &[tokens, heads, head_dim], |backend, out| backend.attention(&args, out))?;
         out.reshape(&[tokens, heads * head_dim])?.cast(params.dtype)

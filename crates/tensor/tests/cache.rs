@@ -2,7 +2,7 @@
 
 mod common;
 
-use warpwave_kernels::{DType, RopePairs};
+use warpwave_kernels::{DType, RopePairs, Window};
 use warpwave_tensor::{AttentionParams, BLOCK_SIZE, Batch, BatchInput, Device, KvCache, Rope, Tensor};
 
 const HEADS: usize = 2;
@@ -66,7 +66,7 @@ fn inconsistent_batches_are_rejected() {
 
 #[test]
 fn attention_is_the_same_on_every_device() {
-    let params = |dtype| AttentionParams { scale: 0.25, window: None, soft_cap: None, dtype };
+    let params = |dtype| AttentionParams { scale: 0.25, window: Window::CAUSAL, soft_cap: None, dtype };
     let mut expected = Vec::new();
     for device in [Device::Cpu].into_iter().chain(common::devices()) {
         let batch = Batch::new(&good(), &device).unwrap();
@@ -111,7 +111,7 @@ fn attention_is_the_same_on_every_device() {
 fn out_of_range_and_mismatched_input_is_rejected() {
     for device in common::devices() {
         let mut cache = KvCache::new(&device, DType::F32, 1, 4, HEADS, DIM).unwrap();
-        let params = AttentionParams { scale: 1.0, window: None, soft_cap: None, dtype: DType::F32 };
+        let params = AttentionParams { scale: 1.0, window: Window::CAUSAL, soft_cap: None, dtype: DType::F32 };
         let (keys, queries) = (random(&[5, HEADS, DIM], &device), random(&[5, 2 * HEADS, DIM], &device));
         let batch = Batch::new(&good(), &device).unwrap();
         cache.append(0, &keys, &keys, &batch).unwrap();

@@ -2,10 +2,18 @@
 //
 // A call has sequences of queries and of keys. The last query is aligned with the last key: query i sees the keys from i + shift - left to
 // i + shift + right, with shift = number of keys - number of queries. Logarithms are to base 2.
+//
+// With TREE, the last queries of a sequence are drafts, at most MAX_DRAFTS; which of their keys a query sees is in a word of its own.
 
 #pragma once
 
 #include "common/types.cuh"
+
+// Defined by the launcher for calls with a tree mask.
+#ifndef TREE
+#define TREE 0
+#endif
+#define MAX_DRAFTS 64
 
 // Strides between sequences (or pages), rows and heads, in elements.
 struct RowStrides { i64 sequence, row, head; };
@@ -34,20 +42,28 @@ struct Attention {
 struct Tables {
     const f32 *slopes;
     const i32 *q_starts, *kv_starts, *kv_lengths, *pages;
+    const u64 *tree;
 };
+#define TABLE_PARAMETERS                                                                                                           \
+    const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages, const u64 *tree,        \
+        const f32 *sinks
+#define TABLES Tables{slopes, q_starts, kv_starts, kv_lengths, pages, tree}
 
-// Strides of the results. AMD's compiler would load them early and keep them in scarce scalar registers, so the asm hides that they are
-// kernel arguments. Eight pointers precede the struct.
-struct Results { RowStrides out, lse; };
-__device__ inline Results results(const Attention &a) {
+// Strides of the results, and the attention sinks. AMD's compiler would load them early and keep them in scarce scalar registers, so the
+// asm hides that they are kernel arguments. Ten pointers precede the struct; the last is that of the sinks.
+struct Results {
+    RowStrides out, lse;
+    const f32 *sinks;
+};
+__device__ inline Results results(const Attention &a, const f32 *sinks) {
 #if defined(__AMDGCN__)
     typedef const i64 __attribute__((address_space(4))) *Arguments;
-    Arguments strides = (Arguments)__builtin_amdgcn_kernarg_segment_ptr();
-    asm volatile("" : "+s"(strides));
-    strides += 8 + __builtin_offsetof(Attention, out) / 8;
-    return Results{{strides[0], strides[1], strides[2]}, {strides[3], strides[4], strides[5]}};
+    Arguments arguments = (Arguments)__builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(arguments));
+    const Arguments strides = arguments + 10 + __builtin_offsetof(Attention, out) / 8;
+    return Results{{strides[0], strides[1], strides[2]}, {strides[3], strides[4], strides[5]}, (const f32 *)arguments[9]};
 #else
-    return Results{a.out, a.lse};
+    return Results{a.out, a.lse, sinks};
 #endif
 }
 
@@ -69,13 +85,28 @@ __device__ inline Span span(const i32 *starts, bool wide, i32 sequence, i32 rows
 
 struct KeyRange {
     i32 own, low, high;
+#if TREE
+    // The first draft, and the drafts that the query sees.
+    i32 draft;
+    u64 drafts;
+    __device__ bool sees(i32 key) const {
+        const i32 number = key - draft;
+        return number < 0 ? key >= low && key <= high : number < MAX_DRAFTS && (drafts >> number & 1);
+    }
+#else
     __device__ bool sees(i32 key) const { return key >= low && key <= high; }
+#endif
 };
 
 // The work of a block: QUERIES queries of one head from row `first`, against the key blocks [begin, end) of KEYS keys.
 template <int QUERIES, int KEYS> struct Work {
     i32 sequence, head, first, q_len, kv_len, shift, begin, end, left, right;
     i64 q_start, kv_start;
+#if TREE
+    // The words of the sequence's queries, and its first draft among the keys.
+    const u64 *tree;
+    i32 draft;
+#endif
 
     __device__ Work(const Attention &a, const Tables &t, u32 index) {
         // Pairs whose keys fit the L2 cache run together. Tiles with the most keys come first, so that no long one runs last.
@@ -90,7 +121,12 @@ template <int QUERIES, int KEYS> struct Work {
         q_start = q.start, q_len = q.len, kv_start = kv.start, kv_len = kv.len;
         if (t.kv_lengths) kv_len = clamped(t.kv_lengths[sequence], a.wide & 4, kv_len);
         shift = kv_len - q_len, left = a.left, right = a.right;
-        const i32 low = max_of(first + shift - left, 0), high = min_of(min_of(first + QUERIES, q_len) + shift + right, kv_len);
+        i32 low = max_of(first + shift - left, 0), high = min_of(min_of(first + QUERIES, q_len) + shift + right, kv_len);
+#if TREE
+        tree = t.tree + (t.q_starts ? q_start : (i64)sequence * a.q_rows);
+        draft = kv_len - min_of(q_len, MAX_DRAFTS);
+        low = min_of(low, max_of(draft, 0)), high = kv_len;
+#endif
         begin = low / KEYS;
         end = high > low ? (high + KEYS - 1) / KEYS : begin;
     }
@@ -98,12 +134,20 @@ template <int QUERIES, int KEYS> struct Work {
     // Whether some query of the block does not see some key of a key block.
     __device__ bool masked(i32 block) const {
         const i32 key = block * KEYS;
+#if TREE
+        if (key + KEYS > draft) return true;
+#endif
         return key + KEYS > kv_len || key + KEYS - 1 > first + shift + right || key < first + QUERIES - 1 + shift - left;
     }
     // A query's own position and its visible keys, relative to `key`.
     __device__ KeyRange range(i32 query, i32 key) const {
         const i32 own = query + shift - key;
         KeyRange range = {own, own - left, min_of(own + right, kv_len - 1 - key)};
+#if TREE
+        range.draft = draft - key, range.drafts = 0;
+        // Drafts beyond the last do not exist.
+        if (query < q_len && range.draft < KEYS) range.drafts = tree[query] & ~0ull >> (MAX_DRAFTS - (kv_len - draft));
+#endif
         return range;
     }
 };
@@ -190,6 +234,19 @@ struct Scores {
 
 // Natural log-sum-exp of a row whose sum is relative to 2^most.
 __device__ inline f32 log_sum(f32 most, f32 sum) { return sum == 0 ? -infinity() : (most + log2f(sum)) * 0.6931471805599453f; }
+
+// A row's maximum and sum with those of its head's sink, and the factor of its results.
+struct RowTotal { f32 most, sum, share; };
+__device__ inline RowTotal row_total(f32 most, f32 sum, const f32 *sinks, i32 head) {
+    f32 own = 1;
+    if (sinks) {
+        const f32 sink = sinks[head] * 1.4426950408889634f, top = fmaxf(most, sink);
+        if (top != -infinity()) own = exp2_approx(most - top), sum = sum * own + exp2_approx(sink - top);
+        most = top;
+    }
+    RowTotal total = {most, sum, sum == 0 ? 0 : own / sum};
+    return total;
+}
 
 // Below this magnitude, scaling and subtracting the maximum may be fused into one FMA: the maximum's rounding error is common to the row
 // and cancels.

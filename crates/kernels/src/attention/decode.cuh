@@ -6,6 +6,12 @@
 
 #pragma once
 
+// Defined by the launcher for calls with a tree mask.
+#ifndef TREE
+#define TREE 0
+#endif
+#define MAX_DRAFTS 64
+
 #include "common/types.cuh"
 #include "common/head_strides.cuh"
 #include "common/pdl.cuh"
@@ -13,9 +19,10 @@
 struct Decode {
     // For a paged cache, "sequence" is the cache block.
     HeadStrides q, k, v, out;
-    i32 table[2], lengths, slopes;
-    // The last: whether queries can be read as 16-byte vectors.
-    i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window, vector_queries;
+    // Strides.
+    i32 table[2], tree[2], slopes[2], lengths, sinks;
+    // A query sees keys from `left` before its position to `right` after it. The last: whether queries can be read as 16-byte vectors.
+    i32 tokens, heads, group, keys, block_keys, blocks, splits, left, right, vector_queries;
     // Whether lengths are u32.
     i32 wide, padding;
     // Scores are multiplied by `scale`, soft-capped if `cap` is not 0, and then exponents of 2.
@@ -27,22 +34,29 @@ struct Operands {
     U *out;
     f32 *partial, *logs;
     const i32 *table, *lengths;
-    const f32 *slopes;
+    const f32 *slopes, *sinks;
+    const u64 *tree;
 };
 #define DECODE_PARAMETERS                                                                                                          \
-    const T *q, const T *k, const T *v, U *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes
-#define DECODE_OPERANDS Operands{q, k, v, out, partial, logs, table, lengths, slopes}
+    const T *q, const T *k, const T *v, U *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes,  \
+        const f32 *sinks, const u64 *tree
+#define DECODE_OPERANDS Operands{q, k, v, out, partial, logs, table, lengths, slopes, sinks, tree}
 
-// The keys a token's query sees.
+// The first key of a sequence's drafts: its last queries.
+__device__ inline i32 first_draft(const Decode &d, i32 len) { return len - (d.tokens < MAX_DRAFTS ? d.tokens : MAX_DRAFTS); }
+
+// The keys a token's query sees; of drafts, a tree mask decides.
 struct KeyRange {
     i32 position, first, end;
     __device__ KeyRange(const Decode &d, i32 len, i32 token) {
         position = len - d.tokens + token;
-        first = d.window != 0 && position - d.window + 1 > 0 ? position - d.window + 1 : 0;
-        end = d.causal && position + 1 < len ? position + 1 : len;
-        if (d.window != 0 && position + d.window < end) end = position + d.window;
+        first = position - d.left > 0 ? position - d.left : 0;
+        end = position + d.right + 1 < len ? position + d.right + 1 : len;
     }
 };
+
+// Of a tree mask: whether a query sees draft `number`.
+__device__ inline bool sees_draft(u64 drafts, i32 number) { return number < MAX_DRAFTS && (drafts >> number & 1); }
 
 // A block's sequence, rows and keys: `tiles_each` tiles of `tile` keys from `begin` on, then as many every `step`, up to `end`.
 // Interleaving puts what blocks read at one time close together, which memory serves a little faster.
@@ -61,15 +75,23 @@ struct KvSplit {
             const i32 given = lengths[(i64)sequence * d.lengths];
             len = given < 0 ? (d.wide ? len : 0) : given < len ? given : len;
         }
-        const i32 from = KeyRange(d, len, row0 / d.group).first / tile, last = KeyRange(d, len, (row0 + rows - 1) / d.group).end;
-        begin = from + split * tiles_each;
+        i32 from = KeyRange(d, len, row0 / d.group).first, last = KeyRange(d, len, (row0 + rows - 1) / d.group).end;
+#if TREE
+        const i32 draft = first_draft(d, len);
+        from = from < draft ? from : draft > 0 ? draft : 0, last = len;
+#endif
+        begin = from / tile + split * tiles_each;
         step = d.splits * tiles_each;
         end = last > 0 ? (last + tile - 1) / tile : 0;
     }
     __device__ i32 token(const Decode &d, i32 row) const { return (row0 + row) / d.group; }
     __device__ i32 head(const Decode &d, i32 row) const { return kv_head * d.group + (row0 + row) % d.group; }
     __device__ f32 slope(const Decode &d, const f32 *slopes, i32 row) const {
-        return slopes ? slopes[(i64)head(d, row) * d.slopes] * 1.44269504f : 0;
+        return slopes ? slopes[(i64)sequence * d.slopes[0] + (i64)head(d, row) * d.slopes[1]] * 1.44269504f : 0;
+    }
+    // The drafts that a row sees.
+    __device__ u64 drafts(const Decode &d, const u64 *tree, i32 row) const {
+        return tree[(i64)sequence * d.tree[0] + (i64)token(d, row) * d.tree[1]];
     }
     // Index of a row's partial result.
     __device__ i64 partial_index(const Decode &d, i32 row) const {
@@ -102,6 +124,11 @@ __device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distanc
 #define MASKED (-__int_as_float(0x7f800000))
 __device__ inline f32 exp2_relative(f32 x, f32 largest) { return x == MASKED ? 0 : exp2_approx(x - largest); }
 
+// A head's attention sink, to base 2. Of several splits, `combine` adds it.
+__device__ inline f32 sink_of(const Decode &d, const f32 *sinks, i32 head) {
+    return sinks ? sinks[(i64)head * d.sinks] * 1.44269504f : MASKED;
+}
+
 // Stores an element of a row's result, and its log-sum-exp.
 __device__ inline void store_result(const Decode &d, const Operands &of, const KvSplit &part, i32 row, i32 column, f32 value, f32 log) {
     if (d.splits == 1) {
@@ -115,7 +142,8 @@ __device__ inline void store_result(const Decode &d, const Operands &of, const K
 
 // Combines the splits of a row: a block per row. Threads in y, at most 16, take different splits; the 32 in x different columns. All loads
 // are issued before the first is used.
-extern "C" __global__ void __launch_bounds__(512) KERNEL_NAME(NAME, _combine)(U *out, const f32 *partial, const f32 *logs, Decode d) {
+extern "C" __global__ void __launch_bounds__(512) 
+    KERNEL_NAME(NAME, _combine)(U *out, const f32 *partial, const f32 *logs, const f32 *sinks, Decode d) {
     extern __shared__ f32 sums[];
     pdl_sync();
     const int row = blockIdx.x, lane = threadIdx.x, splits = d.splits;
@@ -129,7 +157,8 @@ extern "C" __global__ void __launch_bounds__(512) KERNEL_NAME(NAME, _combine)(U 
 #pragma unroll
         for (int c = 0; c < (DIM + 31) / 32; ++c) values[p][c] = s < splits && lane + 32 * c < DIM ? from[s * DIM + lane + 32 * c] : 0;
     }
-    f32 most = fmaxf(weights[0], weights[1]);
+    const f32 sink = sink_of(d, sinks, row % d.heads);
+    f32 most = fmaxf(fmaxf(weights[0], weights[1]), sink);
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart, 32));
     weights[0] = exp2_relative(weights[0], most), weights[1] = exp2_relative(weights[1], most);
@@ -146,6 +175,7 @@ extern "C" __global__ void __launch_bounds__(512) KERNEL_NAME(NAME, _combine)(U 
     for (int c = 0; c < (DIM + 31) / 32; ++c)
         if (lane + 32 * c < DIM) sums[threadIdx.y * DIM + lane + 32 * c] = sum[c];
     __syncthreads();
+    total += exp2_relative(sink, most);
     const int position = row / d.heads;
     U *to = out + d.out.at(position / d.tokens, position % d.tokens, row % d.heads);
 #pragma unroll 1

@@ -6,7 +6,8 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 
 use crate::attention::options::{AttentionOptions, KeyValues};
-use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, strides_i32, width};
+use crate::attention::{MAX_HEAD_DIM, USUAL_HEAD_DIM};
+use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, small, strides_i32, width};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, check_no_overlap, check_same_dtype, launch_error, shape_error};
@@ -17,8 +18,6 @@ const KERNELS: &[&str] = &["_split", "_combine"];
 static MMA: SourceFile = source_file!("attention/decode_mma.cu", KERNELS);
 static SIMT: SourceFile = source_file!("attention/decode_simt.cu", KERNELS);
 
-/// The largest head_dim.
-const MAX_HEAD_DIM: usize = 256;
 /// Rows of queries, and keys, of a tile on the matrix units.
 const TILE: usize = 16;
 /// Rows of queries per block of the SIMT kernel.
@@ -37,8 +36,10 @@ struct Params {
     v: HeadStrides,
     out: HeadStrides,
     table: [i32; 2],
+    tree: [i32; 2],
+    slopes: [i32; 2],
     lengths: i32,
-    slopes: i32,
+    sinks: i32,
     tokens: i32,
     heads: i32,
     group: i32,
@@ -46,8 +47,8 @@ struct Params {
     block_keys: i32,
     blocks: i32,
     splits: i32,
-    causal: i32,
-    window: i32,
+    left: i32,
+    right: i32,
     vector_queries: i32,
     wide: i32,
     padding: i32,
@@ -70,6 +71,11 @@ enum Variant {
 }
 
 impl Variant {
+    /// The program for calls with a tree mask.
+    fn tree_program(self, types: [DType; 2], dim: usize, paged: bool) -> Program {
+        self.program(types, dim, paged).with("TREE", 1)
+    }
+
     fn program(self, types: [DType; 2], dim: usize, paged: bool) -> Program {
         let (types, dim, paged) = (types.map(DType::name), ("DIM", dim as u32), ("PAGED", paged.into()));
         match self {
@@ -91,8 +97,9 @@ impl Variant {
             Variant::Mma { waves, .. } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
             // The waves' results reuse this memory.
             Variant::Simt { waves, rows, stages, .. } => {
-                let lanes = (dim.next_power_of_two() as u32 / EACH_LANE).clamp(4, 32);
-                (2 * stages * waves * wave * EACH_LANE * size).max(4 * waves * rows * lanes * EACH_LANE)
+                let each = each_lane(dim);
+                let lanes = (dim.next_power_of_two() as u32 / each).clamp(4, 32);
+                (2 * stages * waves * wave * each * size).max(4 * waves * rows * lanes * each)
             }
         }
     }
@@ -111,8 +118,10 @@ impl Variant {
     }
 }
 
-/// Elements of a key per lane of the SIMT kernel.
-const EACH_LANE: u32 = 8;
+/// Elements of a key per lane of the SIMT kernel, of at most 32 lanes.
+fn each_lane(dim: usize) -> u32 {
+    if dim <= USUAL_HEAD_DIM { 8 } else { 16 }
+}
 
 /// Returns the variants to try, best first; the first that fits the shared memory is used. `units` is the vendor if its matrix units can be
 /// used, `copies` asks for more copies in flight, and `alone` says that all blocks run at once however the keys are split.
@@ -142,7 +151,7 @@ fn bad(reason: String) -> Error {
 impl Kernels {
     /// Computes attention for few queries and many keys (decode), with the keys split across blocks (split-KV).
     ///
-    /// Queries are (sequences, tokens, heads, head_dim): `f32`, `f16` or `bf16`, head_dim up to 256, with grouped KV heads. The result has
+    /// Queries are (sequences, tokens, heads, head_dim): `f32`, `f16` or `bf16`, head_dim up to 512, with grouped KV heads. The result has
     /// the same type or is `f32`. Queries that see no key yield zeros. NaN propagates as in [`Kernels::attention`].
     pub fn decode_attention(
         &self,
@@ -184,27 +193,22 @@ impl Kernels {
             check_dtype(OP, "lengths", lengths, &[DType::I32, DType::U32])?;
             check_shape(OP, "lengths", lengths, &[sequences])?;
         }
-        if let Some(slopes) = &options.alibi {
-            check_same_dtype(OP, "ALiBi slopes", *slopes, DType::F32)?;
-            check_shape(OP, "ALiBi slopes", slopes, &[heads])?;
-        }
+        options.check(OP, sequences, heads, &[sequences, tokens])?;
         if !(1..=MAX_HEAD_DIM).contains(&dim) && !q.layout().is_empty() {
             return Err(shape_error(OP, "queries", &q, format!("with head_dim 1 to {MAX_HEAD_DIM}")));
         }
-        if !options.scale.is_finite() || options.soft_cap.is_some_and(|cap| !cap.is_finite() || cap <= 0.0) || options.window == Some(0) {
-            return Err(bad("scale must be finite, soft_cap finite and > 0, and window > 0".to_owned()));
-        }
         let inputs = [Some(("queries", q)), Some(("keys", kv.keys)), Some(("values", kv.values))];
-        let others = [kv.table.map(|v| ("block table", v)), kv.lengths.map(|v| ("lengths", v)), options.alibi.map(|v| ("ALiBi slopes", v))];
-        let inputs = || inputs.into_iter().chain(others).flatten();
+        let others = [kv.table.map(|v| ("block table", v)), kv.lengths.map(|v| ("lengths", v))];
+        let optional = options.views().map(|(what, view)| view.map(|view| (what, view)));
+        let inputs = || inputs.into_iter().chain(others).chain(optional).flatten();
         self.check_devices(OP, stream, inputs().chain([("result", out)]))?;
         for (what, view) in inputs() {
             check_no_overlap(OP, what, &view, &out)?;
         }
         let rows = sequences.checked_mul(tokens).and_then(|n| n.checked_mul(heads)).unwrap_or(usize::MAX);
-        let small = [rows, keys, blocks, block_keys, tokens * heads].into_iter().max().unwrap_or(0);
-        let Some(group) = heads.checked_div(kv_heads).filter(|_| small < 1 << 30) else {
-            return Err(bad(format!("{small} queries or keys exceed the limit of 2^30")));
+        let largest = [rows, keys, blocks, block_keys, tokens * heads].into_iter().max().unwrap_or(0);
+        let Some(group) = heads.checked_div(kv_heads).filter(|_| largest < 1 << 30) else {
+            return Err(bad(format!("{largest} queries or keys exceed the limit of 2^30")));
         };
         if out.layout().is_empty() {
             return Ok(());
@@ -217,7 +221,8 @@ impl Kernels {
         let variant = self.variant(&q, kv, tokens * group, sequences * kv_heads)?;
         let groups = (tokens * group).div_ceil(variant.rows());
         let alone = alone(sequences * kv_heads, tokens * group, info.compute_units as usize);
-        let kernels = self.load(&variant.program([dtype, out.dtype()], dim, kv.table.is_some()))?;
+        let program = if options.tree.is_some() { Variant::tree_program } else { Variant::program };
+        let kernels = self.load(&program(variant, [dtype, out.dtype()], dim, kv.table.is_some()))?;
         let threads = variant.waves() * info.wave_size;
         let mut shared = variant.shared(dtype, dim, info.wave_size);
         if matches!(variant, Variant::Mma { waves: 4, .. }) && info.vendor == Vendor::Nvidia && dim > 64 && !alone {
@@ -234,14 +239,18 @@ impl Kernels {
             at_once: kernels[0].active_blocks(threads, shared).unwrap_or(2).max(1) as usize,
             enough: if variant.waves() == 6 { 1.0 } else { 2.0 },
         });
+        let [left, right] = options.window.bounds(1 << 30);
+        let [sequence_slopes, head_slopes] = options.slope_strides();
         let params = Params {
             q: HeadStrides::of(OP, &q)?,
             k: HeadStrides::of(OP, &kv.keys)?,
             v: HeadStrides::of(OP, &kv.values)?,
             out: HeadStrides::of(OP, &out)?,
             table: kv.table.map(|table| strides_i32(OP, &table)).transpose()?.unwrap_or_default(),
+            tree: options.tree.map(|tree| strides_i32(OP, &tree)).transpose()?.unwrap_or_default(),
+            slopes: [small(OP, "a stride", sequence_slopes)?, small(OP, "a stride", head_slopes)?],
             lengths: kv.lengths.map_or(Ok([0]), |lengths| strides_i32(OP, &lengths))?[0],
-            slopes: options.alibi.map_or(Ok([0]), |slopes| strides_i32(OP, &slopes))?[0],
+            sinks: options.sinks.map_or(Ok([0]), |sinks| strides_i32(OP, &sinks))?[0],
             tokens: tokens as i32,
             heads: heads as i32,
             group: group as i32,
@@ -249,9 +258,8 @@ impl Kernels {
             block_keys: block_keys as i32,
             blocks: blocks as i32,
             splits: splits as i32,
-            causal: options.causal.into(),
-            // 0 means no window.
-            window: options.window.map_or(0, |window| window.min(1 << 30) as i32),
+            left,
+            right,
             vector_queries: packed(&q, width(&[dtype])).into(),
             wide: kv.lengths.is_some_and(|lengths| lengths.dtype() == DType::U32).into(),
             padding: 0,
@@ -273,6 +281,8 @@ impl Kernels {
             pointer(kv.table),
             pointer(kv.lengths),
             pointer(options.alibi),
+            pointer(options.sinks),
+            pointer(options.tree),
             Arg::value(&params),
         );
         // SAFETY: the kernel was compiled for this type, head_dim and layout; it ignores lengths and blocks that are out of range, all
@@ -285,7 +295,8 @@ impl Kernels {
         let down = splits.next_power_of_two().min(16);
         let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared((4 * down * dim) as u32).pdl();
         // SAFETY: as above; the previous launch writes every split, and the kernel waits for it.
-        unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&params))) }.map_err(launch_error(OP))
+        unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, pointer(options.sinks), Arg::value(&params))) }
+            .map_err(launch_error(OP))
     }
 
     /// Selects the variant for `rows` rows of queries per KV head and `blocks` pairs of sequence and KV head.
@@ -322,7 +333,8 @@ fn shared_limit(info: &DeviceInfo) -> usize {
 
 /// Selects the best variant that fits the shared memory; the error is the least amount that is needed.
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, of: &Rows) -> Result<Variant, usize> {
-    let fits = dtype != DType::F32 && of.vectors && of.whole_tiles && dim.is_multiple_of(TILE);
+    // The accumulators of more columns exceed the registers of a wave.
+    let fits = dtype != DType::F32 && of.vectors && of.whole_tiles && dim.is_multiple_of(TILE) && dim <= USUAL_HEAD_DIM;
     let units = Some(info.vendor).filter(|_| super::has_matrix_units(info) && fits);
     let copies = info.vendor == Vendor::Nvidia && of.few_blocks;
     let mut needed = usize::MAX;
@@ -391,14 +403,18 @@ pub(crate) fn programs() -> Vec<Program> {
             programs
                 .extend([(1, 4), (2, 2), (4, 4), (4, 2)].map(|(rows, stages)| plain(rows, stages).program([DType::F32; 2], dim, paged)));
         }
-        programs.push(Variant::Simt { waves: 4, rows: 4, vectors: false, stages: 2 }.program([DType::Bf16, DType::F32], 80, paged));
+        let simt = |vectors| Variant::Simt { waves: 4, rows: 4, vectors, stages: 2 };
+        programs.push(simt(false).program([DType::Bf16, DType::F32], 80, paged));
+        programs.extend([320, 512].map(|dim| simt(true).program([DType::Bf16; 2], dim, paged)));
+        programs.push(simt(true).tree_program([DType::F32; 2], 64, paged));
+        programs.push(Variant::Mma { waves: 4, half_tile: false }.tree_program([DType::F16; 2], 128, paged));
     }
     programs
 }
 
 /// The head_dims of models: multiples of 16, and of 8 where there are few.
 fn head_dims() -> impl Iterator<Item = usize> {
-    (8..=MAX_HEAD_DIM).step_by(8).filter(|dim| dim.is_multiple_of(16) || *dim <= 128)
+    (8..=USUAL_HEAD_DIM).step_by(8).filter(|dim| dim.is_multiple_of(16) || *dim <= 128)
 }
 
 /// Lists the programs that models load on a device: with paged caches of whole vectors and tiles.

@@ -136,6 +136,20 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
         largest[s] = MASKED, sum[s] = 0, slope[s] = part.slope(d, slopes, row);
         position[s] = range.position, first[s] = range.first, end[s] = range.end;
     }
+#if TREE
+    const i32 draft = first_draft(d, part.len);
+    u64 drafts[SLOTS];
+#pragma unroll
+    for (int s = 0; s < SLOTS; ++s) drafts[s] = part.drafts(d, tree, row_of(s) < part.rows ? row_of(s) : part.rows - 1);
+    // Drafts beyond the last do not exist.
+    const u64 all_drafts = ~0ull >> (MAX_DRAFTS - (part.len - draft));
+#endif
+    auto sees = [&](int s, i32 key) {
+#if TREE
+        if (key >= draft) return sees_draft(drafts[s] & all_drafts, key - draft);
+#endif
+        return key >= first[s] && key < end[s];
+    };
     TileC out_tile[STEPS];
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
@@ -161,13 +175,16 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
         }
         const i32 key0 = tile * TILE;
         bool whole = !hidden;
+#if TREE
+        whole = whole && key0 + TILE <= draft;
+#endif
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) whole = whole && key0 >= first[s] && key0 + TILE <= end[s];
         each(scores, [&](f32 x, int, int) { return multiply_rn(x, d.scale); });
         if (d.cap != 0) each(scores, [&](f32 x, int, int) { return d.cap * tanhf(x); });
         if (slopes) each(scores, [&](f32 x, int s, int key) { return x - slope[s] * fabsf((f32)(position[s] - key0 - key)); });
         if (!whole)
-            each(scores, [&](f32 x, int s, int key) { return hidden || key0 + key < first[s] || key0 + key >= end[s] ? MASKED : x; });
+            each(scores, [&](f32 x, int s, int key) { return hidden || !sees(s, key0 + key) ? MASKED : x; });
         f32 most[SLOTS];
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) most[s] = largest[s];
@@ -226,9 +243,11 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
 #pragma unroll
     for (int s = 0; s < SLOTS; ++s) {
         const int row = row_of(s);
-        f32 most = MASKED, total = 0;
+        const f32 sink = d.splits == 1 ? sink_of(d, sinks, last.head(d, row < last.rows ? row : 0)) : MASKED;
+        f32 most = sink;
 #pragma unroll
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
+        f32 total = exp2_relative(sink, most);
 #pragma unroll
         for (int w = 0; w < WAVES; ++w) total += wave_sum[w][row] * exp2_relative(wave_largest[w][row], most);
         if (wave == 0) row_sum[row] = total, row_log[row] = total == 0 ? MASKED : most + log2f(total);

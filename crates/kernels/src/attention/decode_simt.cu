@@ -23,7 +23,7 @@
 #endif
 // Keys of a lane per tile.
 #define AHEAD 1
-#define COUNT 8
+#define COUNT (DIM > 256 ? 16 : 8)
 #define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
 #define LANES (DIM <= 32 ? 4 : DIM <= 64 ? 8 : DIM <= 128 ? 16 : 32)
 #define KEYS_PER_WAVE (WAVE / LANES)
@@ -80,6 +80,9 @@ struct LaneBuffer {
 struct alignas(16) Row {
     i32 position, first, end;
     f32 slope;
+#if TREE
+    u64 drafts;
+#endif
 };
 
 extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _split)(DECODE_PARAMETERS, Decode d) {
@@ -145,6 +148,9 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
         const int row = threadIdx.x < part.rows ? threadIdx.x : 0;
         const KeyRange range(d, part.len, part.token(d, row));
         rows[threadIdx.x] = Row{range.position, range.first, range.end, part.slope(d, slopes, row)};
+#if TREE
+        rows[threadIdx.x].drafts = part.drafts(d, tree, row);
+#endif
     }
     __syncthreads();
     int stage = 0;
@@ -174,7 +180,12 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
 #pragma unroll
                 for (int apart = LANES / 2; apart > 0; apart /= 2) x[r][a] += __shfl_xor_sync(0xffffffffu, x[r][a], apart);
                 const i32 key = tile * TILE + a * KEYS_PER_WAVE + which;
-                const bool seen = (found >> (stage * AHEAD + a) & 1) && key >= row.first && key < row.end;
+                bool seen = key >= row.first && key < row.end;
+#if TREE
+                const i32 draft = first_draft(d, part.len);
+                if (key >= draft) seen = sees_draft(row.drafts, key - draft);
+#endif
+                seen = seen && (found >> (stage * AHEAD + a) & 1);
                 x[r][a] = seen ? score(d, x[r][a], row.slope, row.position - key) : MASKED;
                 most = fmaxf(most, x[r][a]);
             }
@@ -231,8 +242,10 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
     __syncthreads();
     for (int i = threadIdx.x; i < part.rows * DIM; i += blockDim.x) {
         const int row = i / DIM, column = i % DIM;
-        f32 most = MASKED, total = 0, value = 0;
+        const f32 sink = d.splits == 1 ? sink_of(d, sinks, part.head(d, row)) : MASKED;
+        f32 most = sink, value = 0;
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
+        f32 total = exp2_relative(sink, most);
         for (int w = 0; w < WAVES; ++w) {
             const f32 factor = exp2_relative(wave_largest[w][row], most);
             total += wave_sum[w][row] * factor;

@@ -1,6 +1,9 @@
 // Flash attention on matrix units: each wave has 16 * MT queries and iterates over key blocks with an online softmax. Scores are never
 // stored.
 //
+// SPLIT: that many waves have the same queries and compute the same scores, but each a part of the result's columns, whose accumulators
+// would otherwise exceed the registers.
+//
 // The values of a block load while its scores are computed, and the keys of the next block while the values are accumulated.
 
 // Defaults, so that this file compiles alone. The launcher defines them for each program.
@@ -12,13 +15,18 @@
 #define MT 1
 #define WAVES 4
 #endif
+#ifndef SPLIT
+#define SPLIT 1
+#endif
 
 #include "attention/attention.cuh"
 #include "attention/kv_tile.cuh"
 #include "common/tile.cuh"
 
 #define THREADS (WAVES * WAVE)
-#define BM (WAVES * MT * 16)
+#define BM (WAVES / SPLIT * MT * 16)
+// Result columns of a wave.
+#define OUT (D / SPLIT)
 
 // Applies f(score, key range of its query, key relative to the lane's first) to every score.
 template <int N, class F> __device__ inline void each(TileC (&s)[N], const KeyRange (&range)[TileC::ROWS], F f) {
@@ -30,10 +38,9 @@ template <int N, class F> __device__ inline void each(TileC (&s)[N], const KeyRa
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
-         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const T *k, const T *v, TABLE_PARAMETERS, const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(1024) u8 shared[];
-    const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
+    const Tables tables = TABLES;
     const Work<BM, BN> work(a, tables, blockIdx.x);
     if (work.idle()) return;
 
@@ -48,13 +55,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (work.begin < work.end) fetch_block(k_tile, keys, work.begin);
 
     const Scores scores(a, tables, work.sequence, work.head);
-    const int wave = threadIdx.x / WAVE, row0 = wave * MT * 16, ROWS = TileC::ROWS;
-    TileC o[MT][D / 16];
+    const int wave = threadIdx.x / WAVE, row0 = wave / SPLIT * MT * 16, column0 = wave % SPLIT * OUT, ROWS = TileC::ROWS;
+    TileC o[MT][OUT / 16];
     f32 most[MT][ROWS], sum[MT][ROWS];
 #pragma unroll
     for (int t = 0; t < MT; ++t) {
 #pragma unroll
-        for (int n = 0; n < D / 16; ++n) o[t][n].clear();
+        for (int n = 0; n < OUT / 16; ++n) o[t][n].clear();
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) most[t][r] = -infinity(), sum[t][r] = 0;
     }
@@ -70,7 +77,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int t = 0; t < MT; ++t)
 #pragma unroll
             for (int n = 0; n < BN / 16; ++n) s[t][n].clear();
-#pragma unroll
+// All loads of large heads ahead of their products would spill.
+#pragma unroll (D > 256 ? 2 : D / 16)
         for (int d = 0; d < D / 16; ++d) {
             TileA<T> x[MT];
 #pragma unroll
@@ -127,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     sum[t][r] *= less[r];
                 }
 #pragma unroll
-                for (int n = 0; n < D / 16; ++n)
+                for (int n = 0; n < OUT / 16; ++n)
 #pragma unroll
                     for (int i = 0; i < TileC::N; ++i) o[t][n].at[i] *= less[TileC::slot(i)];
             }
@@ -150,9 +158,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int t = 0; t < MT; ++t) x[t] = to_a<T>(s[t][c]);
 #pragma unroll
-            for (int n = 0; n < D / 16; ++n) {
+            for (int n = 0; n < OUT / 16; ++n) {
                 TileB<T> y;
-                load_b(y, SwizzledPanels<T, BN>{v_tile, c * 16, n * 16});
+                load_b(y, SwizzledPanels<T, BN>{v_tile, c * 16, column0 + n * 16});
 #pragma unroll
                 for (int t = 0; t < MT; ++t) mma(o[t][n], x[t], y);
             }
@@ -160,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     wait_copies<0>();
 
-    const Results to = results(a);
+    const Results to = results(a, sinks);
     T *const out_first = out + work.sequence * to.out.sequence + work.head * to.out.head + work.q_start * to.out.row;
 #pragma unroll
     for (int t = 0; t < MT; ++t) {
@@ -169,16 +177,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int r = 0; r < ROWS; ++r) {
             const f32 all = across_row(sum[t][r], [](f32 x, f32 y) { return x + y; });
             const i32 query = work.first + row0 + t * 16 + TileC::row(r * TileC::RUN);
-            share[r] = all == 0 ? 0 : 1 / all;
-            if (lse && query < work.q_len && TileC::column(0) == 0)
+            const RowTotal total = row_total(most[t][r], all, to.sinks, work.head);
+            share[r] = total.share;
+            if (lse && query < work.q_len && TileC::column(0) == 0 && column0 == 0)
                 lse[work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row] =
-                    log_sum(most[t][r], all);
+                    log_sum(total.most, total.sum);
         }
 #pragma unroll
-        for (int n = 0; n < D / 16; ++n)
+        for (int n = 0; n < OUT / 16; ++n)
 #pragma unroll
             for (int i = 0; i < TileC::N; i += TileC::RUN) {
-                const i32 query = work.first + row0 + t * 16 + TileC::row(i), column = n * 16 + TileC::column(i);
+                const i32 query = work.first + row0 + t * 16 + TileC::row(i), column = column0 + n * 16 + TileC::column(i);
                 if (query >= work.q_len || column >= a.dim) continue;
                 store_run<TileC::RUN>(out_first + query * to.out.row + column, &o[t][n].at[i], share[TileC::slot(i)], a.aligned);
             }

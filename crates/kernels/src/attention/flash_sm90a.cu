@@ -95,10 +95,9 @@ struct PageLoader {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
-         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const T *k, const T *v, TABLE_PARAMETERS, const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(1024) u8 shared[];
-    const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
+    const Tables tables = TABLES;
     const Work<BM, BN> work(a, tables, blockIdx.x);
     if (work.idle()) return;
 
@@ -279,21 +278,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             mark_written(o);
         }
 
-        const Results to = results(a);
+        const Results to = results(a, sinks);
         T *const out_first = out + work.sequence * to.out.sequence + work.head * to.out.head + work.q_start * to.out.row;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             f32 all = sum[r] + __shfl_xor_sync(0xffffffffu, sum[r], 1);
             all += __shfl_xor_sync(0xffffffffu, all, 2);
-            const f32 share = all == 0 ? 0 : 1 / all;
+            const RowTotal total = row_total(most[r], all, to.sinks, work.head);
             const i32 query = query0 + r * 8;
             if (query >= work.q_len) continue;
             const i64 lse_at = work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row;
-            if (lse && lane % 4 == 0) lse[lse_at] = log_sum(most[r], all);
+            if (lse && lane % 4 == 0) lse[lse_at] = log_sum(total.most, total.sum);
             T *const row = out_first + query * to.out.row + lane % 4 * 2;
 #pragma unroll
             for (int n = 0; n < D / 8; ++n)
-                if (n * 8 < a.dim) store_run<2>(row + n * 8, &o[n * 4 + r * 2], share, true);
+                if (n * 8 < a.dim) store_run<2>(row + n * 8, &o[n * 4 + r * 2], total.share, true);
         }
     }
 }

@@ -21,7 +21,9 @@ static MMA: SourceFile = source_file!("attention/flash_mma.cu", &[""]);
 static SM90A: SourceFile = source_file!("attention/flash_sm90a.cu", &[""]);
 
 /// The largest head_dim.
-const MAX_HEAD_DIM: usize = 256;
+pub(crate) const MAX_HEAD_DIM: usize = 512;
+/// The largest head_dim of Hopper's kernel, of decode on matrix units, and of the programs that are compiled ahead of time.
+pub(crate) const USUAL_HEAD_DIM: usize = 256;
 /// The longest sequence: positions plus windows must fit 32 bits.
 const MAX_ROWS: usize = 1 << 29;
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
@@ -95,44 +97,75 @@ fn panels(dim: u32) -> u32 {
     dim.next_multiple_of(64)
 }
 
-/// With `large_smem`, more keys are staged per query.
-fn simt(dtype: DType, dim: u32, large_smem: bool) -> Variant {
-    // AMD has 64 KiB.
-    let (queries, keys) = match (large_smem, dim <= 128) {
-        (true, true) => (64, 64),
-        (true, false) | (false, true) => (64, 32),
-        (false, false) => (32, 16),
-    };
-    let program = Program::new(&SIMT, "flash_simt", &[dtype.name()], &[("D", dim), ("BM", queries), ("BN", keys)]);
-    Variant { program, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
+/// What a program is specialized for besides the device.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    dtype: DType,
+    /// head_dim, rounded up to 32.
+    dim: u32,
+    /// Whether there is a tree mask.
+    tree: bool,
 }
 
-fn mma(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Variant {
+impl Kind {
+    fn program(self, file: &'static SourceFile, op: &'static str, constants: &[(&'static str, u32)]) -> Program {
+        let program = Program::new(file, op, &[self.dtype.name()], constants);
+        if self.tree { program.with("TREE", 1) } else { program }
+    }
+}
+
+/// With `large_smem`, more keys are staged per query.
+fn simt(kind: Kind, large_smem: bool) -> Variant {
+    let dim = kind.dim;
+    // AMD has 64 KiB.
+    let (queries, keys) = match (large_smem, dim) {
+        (true, ..=128) => (64, 64),
+        (true, ..=256) | (false, ..=128) => (64, 32),
+        (true, _) => (32, 32),
+        (false, ..=256) => (32, 16),
+        (false, _) => (16, 16),
+    };
+    // Keys and values of large heads are loaded in two parts.
+    let columns = if dim <= 256 { dim } else { (dim / 2).next_multiple_of(64) };
+    Variant {
+        program: kind.program(&SIMT, "flash_simt", &[("D", dim), ("BM", queries), ("BN", keys)]),
+        queries,
+        threads: 256,
+        shared: 4 * (queries * (dim + 4) + keys * (columns + 4) + queries * (keys + 4)),
+    }
+}
+
+fn mma(kind: Kind, vendor: Vendor, wave: u32) -> Variant {
+    let dim = kind.dim;
     let (each, keys) = match (vendor, dim) {
+        // The words of more queries exceed the registers.
+        (Vendor::Nvidia, ..=256) if kind.tree => (1, 64),
         (Vendor::Nvidia, ..=64) => (2, 64),
         (Vendor::Nvidia, ..=128) => (2, 48),
-        (Vendor::Nvidia, _) => (1, 64),
-        (Vendor::Amd, ..=192) => (1, 32),
+        (Vendor::Nvidia, ..=256) => (1, 64),
+        (Vendor::Nvidia, _) | (Vendor::Amd, ..=192) => (1, 32),
         (Vendor::Amd, _) => (1, 16),
     };
-    let waves = 4;
-    let constants = [("D", dim), ("BN", keys), ("MT", each), ("WAVES", waves)];
-    let queries = waves * each * 16;
+    // The accumulators of more columns exceed the registers of one wave.
+    let (waves, split) = (4, if dim <= 256 { 1 } else { 2 });
+    let constants = [("D", dim), ("BN", keys), ("MT", each), ("WAVES", waves), ("SPLIT", split)];
+    let queries = waves / split * each * 16;
     Variant {
-        program: Program::new(&MMA, "flash_mma", &[dtype.name()], &constants),
+        program: kind.program(&MMA, "flash_mma", &constants[..if split == 1 { 4 } else { 5 }]),
         queries,
         threads: waves * wave,
         shared: (queries + 2 * keys) * panels(dim) * 2,
     }
 }
 
-fn sm90a(dtype: DType, dim: u32, paged: bool) -> Variant {
+fn sm90a(kind: Kind, paged: bool) -> Variant {
+    let dim = kind.dim;
     // The page loader needs the registers of a third group.
     let (groups, stages, keys) = (if dim <= 64 && !paged { 3 } else { 2 }, 2, if dim <= 128 { 128 } else { 64 });
     let constants = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("PAGED", paged.into())];
     let queries = 64 * groups;
     Variant {
-        program: Program::new(&SM90A, "flash_sm90a", &[dtype.name()], &constants),
+        program: kind.program(&SM90A, "flash_sm90a", &constants),
         queries,
         threads: 128 * (groups + 1),
         // Tiles are aligned to 1024 bytes; the barriers and the missing-key flags follow.
@@ -145,29 +178,33 @@ pub(crate) fn has_matrix_units(info: &DeviceInfo) -> bool {
     info.matrix_units != MatrixUnits::None
 }
 
-fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Variant {
-    let dim = (dim as u32).next_multiple_of(32);
-    if dtype == DType::F32 || !has_matrix_units(info) {
-        let large_smem = simt(dtype, dim, true);
+fn choose(info: &DeviceInfo, kind: Kind, aligned: bool, paged: bool) -> Variant {
+    if kind.dtype == DType::F32 || !has_matrix_units(info) {
+        let large_smem = simt(kind, true);
         // Two resident blocks, so that one computes while the other loads; the driver reserves 1 KiB each.
         let fits = info.vendor == Vendor::Nvidia && 2 * (large_smem.shared as usize + 1024) <= info.shared_per_unit;
-        if fits { large_smem } else { simt(dtype, dim, false) }
-    } else if info.arch == Arch::compute_capability(9, 0) && aligned {
-        sm90a(dtype, dim, paged)
+        if fits { large_smem } else { simt(kind, false) }
+    } else if info.arch == Arch::compute_capability(9, 0) && aligned && !kind.tree && kind.dim <= USUAL_HEAD_DIM as u32 {
+        sm90a(kind, paged)
     } else {
-        mma(dtype, dim, info.vendor, info.wave_size)
+        mma(kind, info.vendor, info.wave_size)
     }
 }
 
-/// Lists the programs.
+/// Lists the programs: all of the usual sizes, some of the larger ones and with tree masks.
 pub(crate) fn programs() -> Vec<Program> {
-    let dims = || (32..=MAX_HEAD_DIM as u32).step_by(32);
+    let usual = (32..=USUAL_HEAD_DIM as u32).step_by(32).map(|dim| (dim, false));
+    let others = [(64, true), (128, true), (288, false), (384, false), (512, false), (512, true)];
     let mut programs = Vec::new();
-    for (dtype, dim) in DTYPES.into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
-        programs.extend([false, true].map(|large_smem| simt(dtype, dim, large_smem).program));
-        if dtype != DType::F32 {
-            programs.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| mma(dtype, dim, vendor, 64).program));
-            programs.extend([false, true].map(|paged| sm90a(dtype, dim, paged).program));
+    for (dim, tree) in usual.chain(others) {
+        for kind in DTYPES.map(|dtype| Kind { dtype, dim, tree }) {
+            programs.extend([false, true].map(|large_smem| simt(kind, large_smem).program));
+            if kind.dtype != DType::F32 {
+                programs.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| mma(kind, vendor, 64).program));
+                if dim <= USUAL_HEAD_DIM as u32 && !tree {
+                    programs.extend([false, true].map(|paged| sm90a(kind, paged).program));
+                }
+            }
         }
     }
     programs
@@ -175,9 +212,9 @@ pub(crate) fn programs() -> Vec<Program> {
 
 /// Lists the programs of a device.
 pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
-    let dims = (32..=MAX_HEAD_DIM).step_by(32).flat_map(|dim| DTYPES.map(|dtype| (dim, dtype)));
+    let kinds = (32..=USUAL_HEAD_DIM as u32).step_by(32).flat_map(|dim| DTYPES.map(|dtype| Kind { dtype, dim, tree: false }));
     let layouts = [(true, true), (true, false), (false, true), (false, false)];
-    dims.flat_map(|(dim, dtype)| layouts.map(|(aligned, paged)| choose(info, dtype, dim, aligned, paged).program)).collect()
+    kinds.flat_map(|kind| layouts.map(|(aligned, paged)| choose(info, kind, aligned, paged).program)).collect()
 }
 
 fn bad(reason: impl Into<String>) -> Error {
@@ -234,13 +271,14 @@ impl Kernels {
     /// Computes `out = softmax(q · kᵀ · scale) · v` per head.
     ///
     /// `out` and `q` are (sequences, queries, heads, head_dim): f32, f16 or bf16, accumulated in f32. Keys and values may have fewer heads
-    /// (grouped-query attention). head_dim is a multiple of 8 up to 256 and contiguous; other strides are free. A query that sees no key
+    /// (grouped-query attention). head_dim is a multiple of 8 up to 512 and contiguous; other strides are free. A query that sees no key
     /// yields zeros.
     ///
     /// NaN in a query or key affects only the queries that see it. NaN or infinite values may also affect neighboring queries: masked keys
     /// are multiplied by 0. Keys beyond `lengths` affect none.
     ///
-    /// `lse`, `f32` of (sequences, heads, queries), receives the log-sum-exp of the scores: −∞ for a query that sees no key.
+    /// `lse`, `f32` of (sequences, heads, queries), receives the log-sum-exp of the scores, the sink's included: −∞ for a query that sees
+    /// no key and has no sink.
     pub fn attention(
         &self,
         stream: &Stream,
@@ -281,12 +319,15 @@ impl Kernels {
     ) -> Result<()> {
         let (k, v) = (keys.keys, keys.values);
         let kv_starts = varlen.and_then(|varlen| varlen.kv_starts);
+        let [slopes, sinks, tree] = options.views();
         let tables = [
-            ("ALiBi slopes", options.alibi),
+            slopes,
             ("q_starts", varlen.map(|varlen| varlen.q_starts)),
             ("kv_starts", kv_starts),
             ("lengths", keys.lengths),
             ("block table", keys.table),
+            tree,
+            sinks,
         ];
         let there = tables.iter().filter_map(|(what, view)| Some((*what, (*view)?)));
         let inputs: Vec<_> = [("queries", *q), ("keys", k), ("values", v)].into_iter().chain(there).collect();
@@ -304,7 +345,8 @@ impl Kernels {
         }
 
         let aligned = [*q, k, v, out].iter().all(is_aligned);
-        let variant = choose(self.device().info(), q.dtype(), shape.dim as usize, aligned, keys.table.is_some());
+        let kind = Kind { dtype: q.dtype(), dim: (shape.dim as u32).next_multiple_of(32), tree: options.tree.is_some() };
+        let variant = choose(self.device().info(), kind, aligned, keys.table.is_some());
         shape.aligned = aligned.into();
         shape.tiles = (shape.q_len as u32).div_ceil(variant.queries) as i32;
         shape.batch = pair_batch(&shape, q.dtype().size(), self.device().info().l2_bytes);
@@ -312,10 +354,10 @@ impl Kernels {
             return Err(bad("too many queries for one launch (exceeds the maximum grid size)"));
         };
         let kernel = &self.load(&variant.program)?[0];
-        let [slopes, q_starts, kv_starts, lengths, table] = tables.map(|(_, view)| pointer(view));
+        let [slopes, q_starts, kv_starts, lengths, table, tree, sinks] = tables.map(|(_, view)| pointer(view));
         let launch = Launch::new([blocks, 1, 1], [variant.threads, 1, 1]).shared(variant.shared);
         let [q, k, v, out] = [*q, k, v, out].map(|view| Arg::from(view.start()));
-        let arguments = (q, k, v, slopes, q_starts, kv_starts, lengths, table, Arg::value(&shape), out, pointer(lse));
+        let arguments = (q, k, v, slopes, q_starts, kv_starts, lengths, table, tree, sinks, Arg::value(&shape), out, pointer(lse));
         // SAFETY: the kernel was compiled for this type and takes these arguments. The views' shapes were checked against each other and
         // against their memory; table entries are clamped in the kernel. Only the result and the log-sum-exps are written, which overlap
         // nothing.
@@ -389,9 +431,10 @@ fn check(
     if let Some(lengths) = &keys.lengths {
         check_table("lengths", lengths, &[sequences])?;
     }
-    if let Some(slopes) = &options.alibi {
-        check_same_dtype(OP, "ALiBi slopes", *slopes, DType::F32)?;
-        check_ordered("ALiBi slopes", slopes, &[heads])?;
+    let words = [sequences, q_rows];
+    options.check(OP, sequences, heads, if varlen.is_some() { &words[1..] } else { &words })?;
+    if let Some((what, _)) = options.views().iter().find(|(_, view)| view.is_some_and(|view| !view.layout().is_contiguous())) {
+        return Err(bad(format!("{what} must be contiguous")));
     }
     if let Some(lse) = lse {
         check_same_dtype(OP, "log-sum-exp", *lse, DType::F32)?;
@@ -399,12 +442,6 @@ fn check(
         if lse.layout().shape() != expected {
             return Err(shape_error(OP, "log-sum-exp", lse, format!("{expected:?}")));
         }
-    }
-    if !options.scale.is_finite() || options.soft_cap.is_some_and(|cap| !(cap.is_finite() && cap > 0.0)) {
-        return Err(bad("scale must be finite, and soft_cap finite and > 0"));
-    }
-    if options.window == Some(0) {
-        return Err(bad("window must be > 0"));
     }
     let q_len = varlen.map_or(q_rows, |varlen| varlen.max_q_len.min(q_rows));
     let kv_len = if keys.table.is_some() { kv_rows.saturating_mul(columns) } else { kv_rows };
@@ -414,7 +451,7 @@ fn check(
     let Some(pairs) = sequences.checked_mul(heads).filter(|pairs| *pairs < MAX_ROWS) else {
         return Err(bad(format!("{sequences} sequences of {heads} heads exceed the limit of {MAX_ROWS}")));
     };
-    let window = options.window.unwrap_or(MAX_ROWS).min(MAX_ROWS) as i32 - 1;
+    let [left, right] = options.window.bounds(MAX_ROWS);
     let lse_strides = |lse: &View<'_>| match *lse.layout().strides() {
         [sequence, head, row] => RowStrides { sequence: sequence as i64, row: row as i64, head: head as i64 },
         [head, row] => RowStrides { sequence: 0, row: row as i64, head: head as i64 },
@@ -436,11 +473,12 @@ fn check(
         page: kv_rows as i32,
         columns: columns as i32,
         pages: kv_sequences as i32,
-        left: window,
-        right: if options.causal { 0 } else { window },
+        left,
+        right,
         pairs: pairs as i32,
         scale: options.scale,
         cap: options.soft_cap.unwrap_or(0.0),
+        slopes: options.slope_strides()[0] as i32,
         wide: [varlen.map(|varlen| varlen.q_starts), kv_varlen, keys.lengths]
             .iter()
             .enumerate()
@@ -467,12 +505,13 @@ mod tests {
     /// Shared memory must fit the smallest devices a variant is used on.
     #[test]
     fn tiles_fit_shared_memory() {
-        for dim in (32..=256).step_by(32) {
-            assert!(simt(DType::F32, dim, false).shared <= 64 << 10, "{dim}");
-            assert!(simt(DType::F32, dim, true).shared <= 113 << 10, "{dim}");
-            assert!(mma(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
-            assert!(mma(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
-            assert!(sm90a(DType::F16, dim, false).shared <= 227 << 10, "{dim}");
+        for dim in (32..=MAX_HEAD_DIM as u32).step_by(32) {
+            let [wide, half] = [DType::F32, DType::F16].map(|dtype| Kind { dtype, dim, tree: false });
+            assert!(simt(wide, false).shared <= 64 << 10, "{dim}");
+            assert!(simt(wide, true).shared <= 113 << 10, "{dim}");
+            assert!(mma(half, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
+            assert!(mma(half, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
+            assert!(dim > USUAL_HEAD_DIM as u32 || sm90a(half, false).shared <= 227 << 10, "{dim}");
         }
     }
 

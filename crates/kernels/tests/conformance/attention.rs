@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Varlen, View, ViewMut};
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Varlen, View, ViewMut, Window};
 
 use crate::common::values::{Value, decode, encode, round};
 use crate::common::{Random, devices, full, seed, virtual_devices};
@@ -39,10 +39,16 @@ struct Case {
     heads: (usize, usize),
     /// Queries and keys of each sequence.
     lengths: &'static [(usize, usize)],
-    causal: bool,
-    window: Option<usize>,
+    window: Window,
     cap: Option<f32>,
     alibi: bool,
+    sinks: bool,
+    tree: bool,
+}
+
+/// Keys on both sides.
+const fn within(left: usize, right: usize) -> Window {
+    Window { left: Some(left), right: Some(right) }
 }
 
 const PLAIN: Case = Case {
@@ -51,10 +57,11 @@ const PLAIN: Case = Case {
     dim: 64,
     heads: (2, 2),
     lengths: &[(40, 70)],
-    causal: false,
-    window: None,
+    window: Window::FULL,
     cap: None,
     alibi: false,
+    sinks: false,
+    tree: false,
 };
 
 /// One case of each kind, of any type.
@@ -63,23 +70,53 @@ fn cases() -> Vec<Case> {
     vec![
         PLAIN,
         Case { dim: 128, lengths: &[(33, 80)], ..PLAIN },
-        Case { name: "causal", causal: true, lengths: &[(80, 80), (80, 80)], dim: 32, ..PLAIN },
-        Case { name: "causal", causal: true, lengths: &[(20, 79)], dim: 128, heads: (1, 1), ..PLAIN },
-        Case { name: "causal", causal: true, lengths: &[(70, 30)], ..PLAIN },
-        Case { name: "window", causal: true, window: Some(13), lengths: &[(66, 77)], ..PLAIN },
-        Case { name: "window", window: Some(20), lengths: &[(50, 70)], dim: 40, ..PLAIN },
-        Case { name: "alibi", causal: true, alibi: true, lengths: &[(30, 70)], ..PLAIN },
+        Case { name: "causal", window: Window::CAUSAL, lengths: &[(80, 80), (80, 80)], dim: 32, ..PLAIN },
+        Case { name: "causal", window: Window::CAUSAL, lengths: &[(20, 79)], dim: 128, heads: (1, 1), ..PLAIN },
+        Case { name: "causal", window: Window::CAUSAL, lengths: &[(70, 30)], ..PLAIN },
+        Case { name: "window", window: Window::sliding(13), lengths: &[(66, 77)], ..PLAIN },
+        Case { name: "window", window: within(19, 19), lengths: &[(50, 70)], dim: 40, ..PLAIN },
+        Case { name: "window", window: within(5, 21), lengths: &[(45, 70)], dim: 64, ..PLAIN },
+        Case { name: "window", window: Window { left: None, right: Some(7) }, lengths: &[(60, 33)], dim: 32, ..PLAIN },
+        Case { name: "window", way: Way::Varlen, window: Window { left: Some(3), right: None }, lengths: uneven, ..PLAIN },
+        Case { name: "window", way: Way::PackedPaged(5), window: within(0, 4), lengths: uneven, dim: 128, ..PLAIN },
+        Case { name: "sinks", sinks: true, lengths: &[(30, 70)], window: Window::CAUSAL, ..PLAIN },
+        Case { name: "sinks", sinks: true, way: Way::PackedPaged(7), lengths: uneven, heads: (4, 2), cap: Some(2.0), ..PLAIN },
+        Case { name: "sinks", sinks: true, lengths: &[(40, 20)], window: Window::sliding(9), dim: 128, heads: (2, 1), ..PLAIN },
+        Case {
+            name: "tree",
+            way: Way::Lengths,
+            tree: true,
+            lengths: &[(12, 70), (12, 33), (12, 5)],
+            window: Window::CAUSAL,
+            heads: (4, 2),
+            ..PLAIN
+        },
+        Case { name: "tree", tree: true, lengths: &[(64, 90)], alibi: true, dim: 128, heads: (2, 1), ..PLAIN },
+        Case { name: "tree", tree: true, way: Way::PackedPaged(7), lengths: uneven, window: Window::sliding(20), sinks: true, ..PLAIN },
+        Case {
+            name: "tree",
+            tree: true,
+            way: Way::Varlen,
+            lengths: &[(80, 130), (3, 3), (9, 4)],
+            window: Window::CAUSAL,
+            dim: 72,
+            ..PLAIN
+        },
+        Case { name: "large heads", dim: 288, lengths: &[(18, 40)], window: Window::CAUSAL, heads: (2, 1), ..PLAIN },
+        Case { name: "large heads", dim: 512, lengths: &[(40, 50)], sinks: true, ..PLAIN },
+        Case { name: "large heads", dim: 376, way: Way::Odd, lengths: &[(20, 45)], tree: true, ..PLAIN },
+        Case { name: "alibi", window: Window::CAUSAL, alibi: true, lengths: &[(30, 70)], ..PLAIN },
         Case { name: "soft cap", cap: Some(0.8), lengths: &[(30, 70)], dim: 96, ..PLAIN },
         Case { name: "shared heads", heads: (6, 2), lengths: &[(20, 40)], ..PLAIN },
-        Case { name: "shared heads", heads: (3, 1), lengths: &[(17, 33)], causal: true, dim: 32, ..PLAIN },
+        Case { name: "shared heads", heads: (3, 1), lengths: &[(17, 33)], window: Window::CAUSAL, dim: 32, ..PLAIN },
         Case { name: "strides", way: Way::Heads, lengths: &[(30, 30), (30, 30)], ..PLAIN },
-        Case { name: "strides", way: Way::Odd, lengths: &[(20, 45)], causal: true, dim: 72, ..PLAIN },
-        Case { name: "packed", way: Way::Varlen, lengths: uneven, causal: true, heads: (2, 1), ..PLAIN },
-        Case { name: "lengths", way: Way::Lengths, lengths: &[(30, 70), (30, 5), (30, 0)], causal: true, ..PLAIN },
-        Case { name: "paged", way: Way::Paged(16), lengths: &[(20, 70), (20, 33)], causal: true, heads: (4, 2), ..PLAIN },
-        Case { name: "paged", way: Way::PackedPaged(7), lengths: uneven, window: Some(9), alibi: true, cap: Some(2.0), ..PLAIN },
-        Case { name: "wide heads", dim: 256, lengths: &[(18, 40)], causal: true, heads: (1, 1), ..PLAIN },
-        Case { name: "small heads", dim: 16, lengths: &[(21, 50)], causal: true, ..PLAIN },
+        Case { name: "strides", way: Way::Odd, lengths: &[(20, 45)], window: Window::CAUSAL, dim: 72, ..PLAIN },
+        Case { name: "packed", way: Way::Varlen, lengths: uneven, window: Window::CAUSAL, heads: (2, 1), ..PLAIN },
+        Case { name: "lengths", way: Way::Lengths, lengths: &[(30, 70), (30, 5), (30, 0)], window: Window::CAUSAL, ..PLAIN },
+        Case { name: "paged", way: Way::Paged(16), lengths: &[(20, 70), (20, 33)], window: Window::CAUSAL, heads: (4, 2), ..PLAIN },
+        Case { name: "paged", way: Way::PackedPaged(7), lengths: uneven, window: within(8, 8), alibi: true, cap: Some(2.0), ..PLAIN },
+        Case { name: "wide heads", dim: 256, lengths: &[(18, 40)], window: Window::CAUSAL, heads: (1, 1), ..PLAIN },
+        Case { name: "small heads", dim: 16, lengths: &[(21, 50)], window: Window::CAUSAL, ..PLAIN },
         Case { name: "one key", lengths: &[(1, 1)], heads: (1, 1), ..PLAIN },
         Case { name: "no keys", lengths: &[(3, 0)], dim: 32, ..PLAIN },
         Case { name: "no queries", lengths: &[(0, 4)], ..PLAIN },
@@ -88,8 +125,9 @@ fn cases() -> Vec<Case> {
 
 /// Every head size too.
 fn all_cases() -> Vec<Case> {
-    let sizes = [8, 16, 32, 48, 64, 96, 104, 128, 160, 192, 200, 224, 256];
-    let sized = sizes.map(|dim| Case { name: "attention", dim, causal: dim % 64 == 0, lengths: &[(35, 70)], ..PLAIN });
+    let sizes = [8, 16, 32, 48, 64, 96, 104, 128, 160, 192, 200, 224, 256, 264, 320, 376, 384, 448, 504, 512];
+    let window = |dim: usize| if dim.is_multiple_of(64) { Window::CAUSAL } else { Window::FULL };
+    let sized = sizes.map(|dim| Case { name: "attention", dim, window: window(dim), lengths: &[(35, 70)], ..PLAIN });
     cases().into_iter().chain(sized).collect()
 }
 
@@ -97,7 +135,7 @@ fn all_cases() -> Vec<Case> {
 /// that keys lie.
 fn large_cases() -> Vec<Case> {
     let uneven: &[(usize, usize)] = &[(200, 300), (1, 700), (0, 5), (330, 330), (129, 0), (64, 128)];
-    let shared = Case { heads: (2, 1), causal: true, ..PLAIN };
+    let shared = Case { heads: (2, 1), window: Window::CAUSAL, ..PLAIN };
     let mut cases = vec![
         Case { name: "attention", dim: 128, lengths: &[(260, 520)], heads: (4, 2), ..PLAIN },
         Case { name: "attention", dim: 64, lengths: &[(385, 1000)], ..PLAIN },
@@ -106,18 +144,28 @@ fn large_cases() -> Vec<Case> {
         Case { name: "causal", lengths: &[(200, 1200)], dim: 128, ..shared },
         Case { name: "strides", way: Way::Heads, lengths: &[(300, 300), (300, 300)], dim: 128, heads: (2, 2), ..shared },
     ];
-    for dim in [32, 64, 96, 128, 192, 256] {
+    for dim in [32, 64, 96, 128, 192, 256, 288, 512] {
         let sized = Case { dim, ..shared };
         cases.extend([
             Case { name: "causal", lengths: &[(300, 300), (300, 300)], ..sized },
-            Case { name: "window", window: Some(100), lengths: &[(400, 1000)], ..sized },
-            Case { name: "window", window: Some(130), causal: false, lengths: &[(200, 600)], ..sized },
+            Case { name: "window", window: Window::sliding(100), lengths: &[(400, 1000)], ..sized },
+            Case { name: "window", window: within(129, 40), lengths: &[(200, 600)], ..sized },
+            Case { name: "sinks", sinks: true, lengths: &[(200, 600)], ..sized },
+            Case { name: "tree", way: Way::Lengths, tree: true, lengths: &[(200, 600), (200, 100)], ..sized },
             Case { name: "alibi", alibi: true, lengths: &[(200, 500)], ..sized },
-            Case { name: "soft cap", cap: Some(0.8), lengths: &[(200, 500)], causal: false, ..sized },
+            Case { name: "soft cap", cap: Some(0.8), lengths: &[(200, 500)], window: Window::FULL, ..sized },
             Case { name: "packed", way: Way::Varlen, lengths: uneven, ..sized },
             Case { name: "lengths", way: Way::Lengths, lengths: &[(200, 400), (200, 33), (200, 0)], ..sized },
             Case { name: "paged", way: Way::Paged(16), lengths: &[(200, 600), (200, 333)], ..sized },
-            Case { name: "paged", way: Way::PackedPaged(7), lengths: uneven, window: Some(90), alibi: true, cap: Some(2.0), ..sized },
+            Case {
+                name: "paged",
+                way: Way::PackedPaged(7),
+                lengths: uneven,
+                window: Window::sliding(90),
+                alibi: true,
+                cap: Some(2.0),
+                ..sized
+            },
             // Rows at odd places are not for Hopper's kernel: the one of older cards takes them.
             Case { name: "strides", way: Way::Odd, lengths: &[(200, 300)], ..sized },
         ]);
@@ -223,17 +271,28 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
     let list = |values: &[i32]| stream.upload(if values.is_empty() { &[0] } else { values }).unwrap();
     let (q_starts, kv_starts, numbers, table) =
         (list(&setting.starts[0]), list(&setting.starts[1]), list(&setting.lengths), list(&setting.table));
-    let slopes: Vec<f32> = (0..heads).map(|h| 0.3 / (h + 1) as f32).collect();
-    let slope_buffer = stream.upload(&slopes).unwrap();
     let shaped = |shape: &[usize]| Layout::contiguous(shape).unwrap();
     let batch = lengths.len();
+    // Slopes of all sequences, or of each.
+    let slope_shape = if random.below(2) == 0 { vec![heads] } else { vec![batch, heads] };
+    let slopes: Vec<f32> = (0..slope_shape.iter().product()).map(|i| 0.3 / (i + 1) as f32).collect();
+    let slope_buffer = stream.upload(&slopes).unwrap();
+    let sinks: Vec<f32> = (0..heads).map(|_| random.unit() as f32 * 6.0 - 3.0).collect();
+    let sink_buffer = stream.upload(&sinks).unwrap();
+    let packed = matches!(case.way, Way::Varlen | Way::PackedPaged(_));
+    // Of varlen queries, one word each.
+    let most_q = lengths.iter().map(|l| l.0).max().unwrap();
+    let word_shape = if packed { [1, lengths.iter().map(|l| l.0).sum()] } else { [batch, most_q] };
+    let words: Vec<i64> = (0..word_shape[0] * word_shape[1] + 1).map(|_| random.next_u64() as i64).collect();
+    let word_buffer = stream.upload(&words).unwrap();
     let paged = matches!(case.way, Way::Paged(_) | Way::PackedPaged(_));
     let options = AttentionOptions {
         scale: 0.4 / (dim as f32).sqrt(),
-        causal: case.causal,
         window: case.window,
         soft_cap: case.cap,
-        alibi: case.alibi.then(|| View::new(&slope_buffer, shaped(&[heads])).unwrap()),
+        alibi: case.alibi.then(|| View::new(&slope_buffer, shaped(&slope_shape)).unwrap()),
+        sinks: case.sinks.then(|| View::new(&sink_buffer, shaped(&[heads])).unwrap()),
+        tree: case.tree.then(|| View::new(&word_buffer, shaped(if packed { &word_shape[1..] } else { &word_shape })).unwrap()),
     };
     let key_values = KeyValues {
         keys: view(1),
@@ -248,7 +307,7 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
     {
         let mut out = ViewMut::of_bytes(&mut out, dtype, setting.out).unwrap();
         let mut lse = ViewMut::new(&mut lse, setting.lse).unwrap();
-        if matches!(case.way, Way::Varlen | Way::PackedPaged(_)) {
+        if packed {
             let packed = Varlen {
                 q_starts: View::new(&q_starts, shaped(&[batch + 1])).unwrap(),
                 max_q_len: lengths.iter().map(|l| l.0).max().unwrap(),
@@ -276,7 +335,8 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
             _ => vec![b, j],
         };
         let index = |row: Vec<usize>, head: usize| [row, vec![head, 0]].concat();
-        for (h, slope) in slopes.iter().enumerate() {
+        for h in 0..heads {
+            let slope = &slopes[(b * heads + h) % slopes.len()];
             let kv_head = h / (heads / kv_heads);
             // Of many queries a part, each time another; all are written.
             let (every, some) = (if q_len * kv_len > 30_000 { 3 } else { 1 }, random.below(3));
@@ -295,7 +355,15 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
                     continue;
                 }
                 let own = i as i64 + kv_len as i64 - q_len as i64;
-                let sees = |j: i64| (!case.causal || j <= own) && case.window.is_none_or(|window| (own - j).abs() < window as i64);
+                let draft = kv_len as i64 - q_len.min(64) as i64;
+                let word = words[if packed { setting.starts[0][b] as usize + i } else { b * most_q + i }];
+                let sees = |j: i64| match case.tree && j >= draft {
+                    true => word >> (j - draft) & 1 == 1,
+                    false => {
+                        case.window.left.is_none_or(|left| own - j <= left as i64)
+                            && case.window.right.is_none_or(|right| j - own <= right as i64)
+                    }
+                };
                 let there = |j: usize| match case.way {
                     Way::PackedPaged(page) => (0..k.layout.shape()[0] as i32).contains(&setting.table[b * setting.columns + j / page]),
                     _ => true,
@@ -310,9 +378,10 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
                     capped - if case.alibi { f64::from(*slope) * (own - j as i64).abs() as f64 } else { 0.0 }
                 };
                 let scores: Vec<f64> = keys.iter().map(|j| score(*j)).collect();
-                let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sink = if case.sinks { f64::from(sinks[h]) } else { f64::NEG_INFINITY };
+                let most = scores.iter().copied().fold(sink, f64::max);
                 let powers: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
-                let sum: f64 = powers.iter().sum();
+                let sum: f64 = powers.iter().sum::<f64>() + if case.sinks { (sink - most).exp() } else { 0.0 };
                 let rows: Vec<usize> = keys.iter().map(|j| v.place(&index(key_row(*j), kv_head))).collect();
                 for d in 0..dim {
                     let terms = || rows.iter().zip(&powers).map(|(row, p)| (p / sum, v.values[row + d]));
@@ -430,7 +499,7 @@ fn invalid_attention_calls_are_rejected() {
         refused("two types", dtype, q, with(kv.keys, of(DType::Bf16, &[2, 5, 2, 32])), usual, None, lse);
         refused("three dimensions", shape, half(&[3, 4, 32]), kv, usual, None, &[4, 3]);
         refused("an odd head", shape, half(&[2, 3, 4, 36]), same(half(&[2, 5, 2, 36])), usual, None, lse);
-        refused("a huge head", shape, half(&[2, 3, 4, 264]), same(half(&[2, 5, 2, 264])), usual, None, lse);
+        refused("a huge head", shape, half(&[2, 3, 4, 520]), same(half(&[2, 5, 2, 520])), usual, None, lse);
         refused("heads of two sizes", shape, q, same(half(&[2, 5, 2, 64])), usual, None, lse);
         refused("heads that cannot be shared", shape, q, same(half(&[2, 5, 3, 32])), usual, None, lse);
         refused("no heads of keys", shape, q, same(half(&[2, 5, 0, 32])), usual, None, lse);
@@ -440,7 +509,12 @@ fn invalid_attention_calls_are_rejected() {
         refused("other logarithms", shape, q, kv, usual, None, &[2, 3, 4]);
         refused("no number", argument, q, kv, AttentionOptions { scale: f32::NAN, ..usual }, None, lse);
         refused("no cap", argument, q, kv, AttentionOptions { soft_cap: Some(0.0), ..usual }, None, lse);
-        refused("an empty window", argument, q, kv, AttentionOptions { window: Some(0), ..usual }, None, lse);
+        refused("halves as sinks", dtype, q, kv, AttentionOptions { sinks: Some(half(&[4])), ..usual }, None, lse);
+        refused("too many sinks", shape, q, kv, AttentionOptions { sinks: Some(of(DType::F32, &[5])), ..usual }, None, lse);
+        refused("short words", dtype, q, kv, AttentionOptions { tree: Some(of(DType::I32, &[2, 3])), ..usual }, None, lse);
+        refused("words of other queries", shape, q, kv, AttentionOptions { tree: Some(of(DType::I64, &[2, 4])), ..usual }, None, lse);
+        let spread = View::of_bytes(&bytes, DType::F32, Layout::new(&[4], &[2], 0).unwrap()).unwrap();
+        refused("sinks with gaps", argument, q, kv, AttentionOptions { sinks: Some(spread), ..usual }, None, lse);
         refused("halves as slopes", dtype, q, kv, AttentionOptions { alibi: Some(half(&[4])), ..usual }, None, lse);
         refused("too few slopes", shape, q, kv, AttentionOptions { alibi: Some(of(DType::F32, &[2])), ..usual }, None, lse);
         refused("a table of floats", dtype, q, KeyValues { table: Some(of(DType::F32, &[2, 3])), ..paged }, usual, None, lse);

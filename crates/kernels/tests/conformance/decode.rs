@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout};
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Window};
 
 use crate::common::{Random, full, seed};
 use crate::field::{Field, arranged, worst_of};
@@ -42,13 +42,16 @@ fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, parts: bool, rando
 
     let options = AttentionOptions {
         scale: 1.0 / (dim as f32).sqrt(),
-        causal: random.below(2) == 0,
-        window: (random.below(3) == 0).then(|| 1 + random.below(50)),
+        window: Window {
+            left: (random.below(3) == 0).then(|| random.below(50)),
+            right: [None, Some(0), Some(0), Some(random.below(20))][random.below(4)],
+        },
         soft_cap: (random.below(3) == 0).then_some(1.5),
-        alibi: None,
+        ..AttentionOptions::new(0.0)
     };
+    let (with_sinks, with_tree) = (random.below(3) == 0, random.below(3) == 0);
     let what = format!(
-        "decode of {dtype}: {sequences} × {tokens} × {heads}/{kv_heads} × {dim}, {keys} keys, paged {paged}, {options:?}, plain {plain}"
+        "decode of {dtype}: {sequences} × {tokens} × {heads}/{kv_heads} × {dim}, {keys} keys, paged {paged}, {options:?}, plain {plain}, sinks {with_sinks}, tree {with_tree}"
     );
     let shape = [sequences, tokens, heads, dim];
     let q = Field::random(stream, dtype, arranged(&shape, random), random);
@@ -73,13 +76,23 @@ fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, parts: bool, rando
     }
     let table = Field::of(stream, DType::I32, arranged(&[sequences, blocks], random), &order[..sequences * blocks.min(pool)]);
     let lengths = Field::drawn(stream, DType::I32, arranged(&[sequences], random), || random.below(keys + 3) as f64 - 1.0);
-    let slopes = Field::drawn(stream, DType::F32, arranged(&[heads], random), || random.unit() * 0.2);
+    let slope_shape = if random.below(2) == 0 { vec![heads] } else { vec![sequences, heads] };
+    let slopes = Field::drawn(stream, DType::F32, arranged(&slope_shape, random), || random.unit() * 0.2);
+    let sinks = Field::drawn(stream, DType::F32, arranged(&[heads], random), || random.unit() * 6.0 - 3.0);
+    // Drafts of up to 50: numbers in f64 have no more bits.
+    let words = Field::drawn(stream, DType::I64, arranged(&[sequences, tokens], random), || random.below(1 << 50) as f64);
     let (given, sloped) = (random.below(3) > 0, random.below(3) == 0);
     let kv = KeyValues { keys: k.view(), values: v.view(), table: paged.then(|| table.view()), lengths: given.then(|| lengths.view()) };
-    let options = AttentionOptions { alibi: sloped.then(|| slopes.view()), ..options };
+    let options = AttentionOptions {
+        alibi: sloped.then(|| slopes.view()),
+        sinks: with_sinks.then(|| sinks.view()),
+        tree: with_tree.then(|| words.view()),
+        ..options
+    };
     suite.kernels.decode_attention(stream, &q.view(), &kv, &options, &mut out.view_mut()).unwrap_or_else(|error| panic!("{what}: {error}"));
 
     let (queries, k, v, table, lengths, slopes) = (q.values(), k.values(), v.values(), table.values(), lengths.values(), slopes.values());
+    let (sinks, words) = (sinks.values(), words.values());
     let mut wanted = Vec::new();
     for row in 0..sequences * tokens * heads {
         let (s, t, h) = (row / heads / tokens, row / heads % tokens, row % heads);
@@ -88,8 +101,14 @@ fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, parts: bool, rando
         let place = len - tokens as i64 + t as i64;
         let mut seen = Vec::new();
         for key in 0..len {
-            let hidden =
-                options.causal && key > place || options.window.is_some_and(|window| (key - place).unsigned_abs() >= window as u64);
+            let draft = key - (len - tokens as i64);
+            let hidden = match with_tree && draft >= 0 {
+                true => words[s * tokens + t] as i64 >> draft & 1 == 0,
+                false => {
+                    let Window { left, right } = options.window;
+                    left.is_some_and(|left| place - key > left as i64) || right.is_some_and(|right| key - place > right as i64)
+                }
+            };
             let (block, within) = match paged {
                 true => (table[s * blocks + key as usize / block_keys], key as usize % block_keys),
                 false => (s as f64, key as usize),
@@ -103,12 +122,14 @@ fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, parts: bool, rando
                 score = f64::from(cap) * (score / f64::from(cap)).tanh();
             }
             if sloped {
-                score -= slopes[h] * (place - key).abs() as f64;
+                score -= slopes[(s * heads + h) % slopes.len()] * (place - key).abs() as f64;
             }
             seen.push((score, at));
         }
-        let largest = seen.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = seen.iter().map(|(score, _)| (score - largest).exp()).sum();
+        let sink = if with_sinks { sinks[h] } else { f64::NEG_INFINITY };
+        let largest = seen.iter().map(|(score, _)| *score).fold(sink, f64::max);
+        let powers: f64 = seen.iter().map(|(score, _)| (score - largest).exp()).sum();
+        let total = powers + if with_sinks { (sink - largest).exp() } else { 0.0 };
         wanted.extend((0..dim).map(|e| {
             let terms = || seen.iter().map(|(score, at)| ((score - largest).exp() / total, v[at + e]));
             (terms().map(|(weight, value)| weight * value).sum(), allowed(suite, dtype, terms()))
@@ -126,7 +147,7 @@ fn decode_attention_agrees_with_the_reference() {
         let cases = if full() { 40 } else { 4 };
         let some = |random: &mut Random, dims: &[usize]| if full() { dims.to_vec() } else { vec![dims[random.below(dims.len())]] };
         for dtype in [DType::F16, DType::Bf16] {
-            for dim in some(random, &[16, 32, 64, 80, 128, 256]) {
+            for dim in some(random, &[16, 32, 64, 80, 128, 256, 512]) {
                 (0..cases).for_each(|_| table.note("decode, tiles", dtype, case(suite, dtype, dim, false, false, random)));
             }
         }
@@ -134,7 +155,7 @@ fn decode_attention_agrees_with_the_reference() {
             (0..if full() { 10 } else { 1 }).for_each(|_| table.note("decode, parts", dtype, case(suite, dtype, 256, plain, true, random)));
         }
         for dtype in [DType::F32, [DType::F16, DType::Bf16][random.below(2)]] {
-            for dim in some(random, &[8, 16, 32, 64, 72, 128, 256, 33]) {
+            for dim in some(random, &[8, 16, 32, 64, 72, 128, 256, 33, 264, 320, 512]) {
                 (0..cases).for_each(|_| table.note("decode, plain", dtype, case(suite, dtype, dim, true, false, random)));
             }
         }

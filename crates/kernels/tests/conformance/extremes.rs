@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout};
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Window};
 
 use crate::common::{Random, full, seed};
 use crate::decode::allowed;
@@ -33,8 +33,7 @@ struct Numbers {
     v: Vec<f64>,
     /// `u32`.
     lengths: Option<Vec<f64>>,
-    causal: bool,
-    window: Option<usize>,
+    window: Window,
 }
 
 impl Numbers {
@@ -43,7 +42,7 @@ impl Numbers {
         let mut draw = |len: usize| (0..len).map(|_| random.unit() * 4.0 - 2.0).collect();
         let (q, k, v) =
             (draw(sequences * tokens * heads * dim), draw(sequences * keys * kv_heads * dim), draw(sequences * keys * kv_heads * dim));
-        Numbers { sequences, tokens, heads, kv_heads, keys, dim, q, k, v, lengths: None, causal: true, window: None }
+        Numbers { sequences, tokens, heads, kv_heads, keys, dim, q, k, v, lengths: None, window: Window::CAUSAL }
     }
 
     /// The first element of a key or value.
@@ -69,7 +68,7 @@ impl Numbers {
         let lengths = self.lengths.as_ref().map(|lengths| Field::of(stream, DType::U32, layout(&[self.sequences]), lengths));
         let mut out = Field::drawn(stream, dtype, layout(&shape), || 77.0);
         let kv = KeyValues { keys: k.view(), values: v.view(), table: None, lengths: lengths.as_ref().map(Field::view) };
-        let options = AttentionOptions { causal: self.causal, window: self.window, ..AttentionOptions::new(1.0 / (dim as f32).sqrt()) };
+        let options = AttentionOptions { window: self.window, ..AttentionOptions::new(1.0 / (dim as f32).sqrt()) };
         let queued = match by {
             By::Attention => suite.kernels.attention(stream, &q.view(), &kv, &options, &mut out.view_mut(), None),
             _ => suite.kernels.decode_attention(stream, &q.view(), &kv, &options, &mut out.view_mut()),
@@ -82,8 +81,10 @@ impl Numbers {
             let (s, t, h) = (row / self.heads / self.tokens, row / self.heads % self.tokens, row % self.heads);
             let len = self.lengths.as_ref().map_or(self.keys, |lengths| (lengths[s] as usize).min(self.keys)) as i64;
             let place = len - self.tokens as i64 + t as i64;
-            let sees =
-                |key: i64| !(self.causal && key > place || self.window.is_some_and(|window| (key - place).unsigned_abs() >= window as u64));
+            let sees = |key: i64| {
+                let Window { left, right } = self.window;
+                left.is_none_or(|left| place - key <= left as i64) && right.is_none_or(|right| key - place <= right as i64)
+            };
             let kv_head = h / (self.heads / self.kv_heads);
             let seen: Vec<usize> = (0..len).filter(|key| sees(*key)).map(|key| self.at(s, key as usize, kv_head)).collect();
             let score = |at: &usize| (0..dim).map(|e| q[row * dim + e] * k[at + e]).sum::<f64>() * f64::from(options.scale);
@@ -168,7 +169,7 @@ fn attention_handles_extreme_values() {
                 run("NaN behind the end", numbers);
 
                 run("large scores", large(dtype, dim, random));
-                run("large scores", Numbers { causal: false, ..large(dtype, dim, random) });
+                run("large scores", Numbers { window: Window::FULL, ..large(dtype, dim, random) });
 
                 let numbers = Numbers::random(dim, random);
                 let lengths = vec![0.0, random.below(numbers.tokens + 1) as f64];
@@ -176,7 +177,7 @@ fn attention_handles_extreme_values() {
 
                 let numbers = Numbers::random(dim, random);
                 let lengths = vec![f64::from(u32::MAX), 2f64.powi(31)];
-                run("lengths", Numbers { lengths: Some(lengths), window: Some(30), ..numbers });
+                run("lengths", Numbers { lengths: Some(lengths), window: Window::sliding(30), ..numbers });
             }
         }
     });

@@ -1,6 +1,7 @@
 //! Attention over a paged KV cache, with online softmax.
 
 use half::{bf16, f16};
+use warpwave_kernels::{AttentionOptions, Window};
 
 use super::math::{exp, tanh};
 use super::matmul::Out;
@@ -54,10 +55,20 @@ pub struct Heads {
     pub block: usize,
     /// Multiplies scores.
     pub scale: f32,
-    /// Sliding window: keys that a query attends to, its own included.
-    pub window: Option<usize>,
+    /// The keys that a query attends to.
+    pub window: Window,
     /// Soft cap: scores become `cap · tanh(score / cap)`.
     pub soft_cap: Option<f32>,
+}
+
+/// Optional inputs of attention.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AttentionExtras<'a> {
+    /// Another logit per query head, which has no value.
+    pub sinks: Option<&'a [f32]>,
+    /// A tree mask, a word per token. The last 64 tokens of a sequence are its drafts, or all if it has fewer: bit j of a token's word says
+    /// whether it attends to draft j, whatever the window.
+    pub tree: Option<&'a [u64]>,
 }
 
 /// Writes keys or values of (tokens, heads, head_dim) to a cache with `block` keys per block, from a sequence's position `start` on.
@@ -97,31 +108,32 @@ const PREFETCH_BLOCKS: usize = 2;
 /// The largest head_dim.
 pub(crate) const MAX_HEAD_DIM: usize = 512;
 
-/// Causal attention of variable-length sequences. Queries and results are (tokens, heads, head_dim), packed sequence after sequence. A
+/// Attention of variable-length sequences. Queries and results are (tokens, heads, head_dim), packed sequence after sequence. A
 /// query without keys gives zeros.
 ///
 /// # Panics
 /// If sizes do not match, a block table is too short or out of range, or head_dim exceeds 512.
 pub fn attention(q: &[f32], keys: Cache<'_>, values: Cache<'_>, sequences: &[Sequence<'_>], heads: &Heads, out: &mut [f32]) {
-    attention_with_sinks(q, keys, values, sequences, heads, None, out);
+    attention_with(q, keys, values, sequences, heads, &AttentionExtras::default(), out);
 }
 
-/// [`attention`] with another logit per query head, which has no value.
+/// [`attention`] with sinks and a tree mask.
 ///
 /// # Panics
-/// As [`attention`], or if there is not one sink per query head.
-pub fn attention_with_sinks(
+/// As [`attention`], or unless there is one sink per query head and one word per token.
+pub fn attention_with(
     q: &[f32],
     keys: Cache<'_>,
     values: Cache<'_>,
     sequences: &[Sequence<'_>],
     heads: &Heads,
-    sinks: Option<&[f32]>,
+    extras: &AttentionExtras<'_>,
     out: &mut [f32],
 ) {
-    assert!(sinks.is_none_or(|sinks| sinks.len() == heads.heads), "expected one sink per query head");
+    assert!(extras.sinks.is_none_or(|sinks| sinks.len() == heads.heads), "expected one sink per query head");
     let Heads { kv_heads, dim, block, .. } = *heads;
     let tokens: usize = sequences.iter().map(|sequence| sequence.queries).sum();
+    assert!(extras.tree.is_none_or(|tree| tree.len() == tokens), "expected one word of the tree mask per token");
     assert!(kv_heads > 0 && heads.heads.is_multiple_of(kv_heads) && block > 0, "{heads:?}");
     assert!(dim <= MAX_HEAD_DIM, "head_dim {dim} exceeds {MAX_HEAD_DIM}");
     let len = tokens * heads.heads * dim;
@@ -135,9 +147,9 @@ pub fn attention_with_sinks(
         assert!(keys.div_ceil(block) <= blocks, "{blocks} blocks are too few for {keys} keys");
     }
     match (keys, values) {
-        (Cache::F32(keys), Cache::F32(values)) => attend(q, keys, values, sequences, heads, sinks, out),
-        (Cache::F16(keys), Cache::F16(values)) => attend(q, keys, values, sequences, heads, sinks, out),
-        (Cache::Bf16(keys), Cache::Bf16(values)) => attend(q, keys, values, sequences, heads, sinks, out),
+        (Cache::F32(keys), Cache::F32(values)) => attend(q, keys, values, sequences, heads, extras, out),
+        (Cache::F16(keys), Cache::F16(values)) => attend(q, keys, values, sequences, heads, extras, out),
+        (Cache::Bf16(keys), Cache::Bf16(values)) => attend(q, keys, values, sequences, heads, extras, out),
         _ => panic!("keys and values have different types"),
     }
 }
@@ -148,7 +160,7 @@ fn attend<D: Dense>(
     values: &[D],
     sequences: &[Sequence<'_>],
     heads: &Heads,
-    sinks: Option<&[f32]>,
+    extras: &AttentionExtras<'_>,
     out: &mut [f32],
 ) {
     let (isa, group) = (Isa::current(), heads.heads / heads.kv_heads);
@@ -168,7 +180,7 @@ fn attend<D: Dense>(
     let out = Out::new(out, heads.dim);
     let task = |i: usize| {
         let (sequence, first, head, from, count) = tasks[i];
-        dispatch(isa, Task { q, keys, values, sequence, heads, sinks, first, head, from, count, out });
+        dispatch(isa, Task { q, keys, values, sequence, heads, extras, first, head, from, count, out });
     };
     if threads() == 1 || work * heads.dim < 1 << 15 { (0..tasks.len()).for_each(task) } else { parallel(tasks.len(), &task) }
 }
@@ -180,7 +192,7 @@ struct Task<'a, D> {
     values: &'a [D],
     sequence: &'a Sequence<'a>,
     heads: &'a Heads,
-    sinks: Option<&'a [f32]>,
+    extras: &'a AttentionExtras<'a>,
     /// The sequence's first token in the batch.
     first: usize,
     /// The KV head.
@@ -202,8 +214,17 @@ struct Rows {
     /// Running maximum and sum of exponentials.
     max: [f32; LANES],
     total: [f32; LANES],
-    /// The last position that a row attends to.
-    last: [usize; LANES],
+    /// Positions, and words of the tree mask.
+    positions: [usize; LANES],
+    words: [u64; LANES],
+}
+
+/// The keys that rows attend to.
+#[derive(Debug, Clone, Copy)]
+struct Mask {
+    window: Window,
+    /// The first draft of a tree mask; without a mask, the number of keys.
+    draft: usize,
 }
 
 impl<D: Dense> Kernel for Task<'_, D> {
@@ -222,7 +243,14 @@ impl<D: Dense> Kernel for Task<'_, D> {
         let mut keys = vec![0.0; if few { 0 } else { KEYS * dim }];
         // Panels of 16 columns of all values.
         let mut values = vec![[0.0; LANES]; if few { 0 } else { padded / LANES * PANEL_STRIDE }];
-        let (start, end) = (window.map_or(0, |window| (position + 1).saturating_sub(window)), position + self.count);
+        let key_count = self.sequence.keys;
+        let mut start = window.left.map_or(0, |left| position.saturating_sub(left));
+        let mut end = window.right.map_or(key_count, |right| (position + self.count).saturating_add(right).min(key_count));
+        let mut mask = Mask { window, draft: key_count };
+        if self.extras.tree.is_some() {
+            mask.draft = key_count - self.sequence.queries.min(AttentionOptions::MAX_DRAFTS);
+            (start, end) = (start.min(mask.draft), key_count);
+        }
         for start in (start..end).step_by(KEYS) {
             let count = KEYS.min(end - start);
             let mut done = 0;
@@ -263,7 +291,7 @@ impl<D: Dense> Kernel for Task<'_, D> {
             if few {
                 let (own, offsets, scores) = (&mut all[0], &offsets[..count], &mut scores[..count]);
                 self.few_scores::<S>(own, offsets, scores);
-                let factors = online_softmax(own, scores, start, window, self.heads.soft_cap);
+                let factors = online_softmax(own, scores, start, mask, self.heads.soft_cap);
                 self.few_mix::<S>(own, offsets, scores, &factors);
                 continue;
             }
@@ -271,7 +299,7 @@ impl<D: Dense> Kernel for Task<'_, D> {
                 let lanes = LANES.min(rows - g * LANES);
                 let keys = &keys[..count * dim];
                 many_scores::<S>(own, keys, &mut scores);
-                let factors = online_softmax(own, &mut scores[..count], start, window, self.heads.soft_cap);
+                let factors = online_softmax(own, &mut scores[..count], start, mask, self.heads.soft_cap);
                 let (mut lane, x) = (0, &scores[..count]);
                 while lane < lanes {
                     let tile = tile_rows::<S>((lanes - lane).next_multiple_of(4));
@@ -290,7 +318,7 @@ impl<D: Dense> Kernel for Task<'_, D> {
         }
         for r in 0..rows {
             let (own, lane) = (&all[r / LANES], r % LANES);
-            let sink = self.sinks.map_or(0.0, |sinks| exp(sinks[self.head * group + r % group] - own.max[lane]));
+            let sink = self.extras.sinks.map_or(0.0, |sinks| exp(sinks[self.head * group + r % group] - own.max[lane]));
             let total = own.total[lane] + sink;
             let factor = if total == 0.0 { 0.0 } else { 1.0 / total };
             for (g, sums) in own.sums[lane * padded..][..padded].as_chunks::<LANES>().0.iter().enumerate() {
@@ -394,7 +422,10 @@ impl<D: Dense> Task<'_, D> {
             sums: vec![0.0; count.next_multiple_of(4) * dim.next_multiple_of(LANES)],
             max: [f32::NEG_INFINITY; LANES],
             total: [0.0; LANES],
-            last: std::array::from_fn(|lane| position + (from + lane.min(count - 1)) / group),
+            positions: std::array::from_fn(|lane| position + (from + lane.min(count - 1)) / group),
+            words: std::array::from_fn(|lane| {
+                self.extras.tree.map_or(0, |tree| tree[self.first + self.from + (from + lane.min(count - 1)) / group])
+            }),
         }
     }
 }
@@ -461,21 +492,31 @@ fn mix<S: Simd, const T: usize>(
 /// One step of online softmax: turns scores into exponentials relative to the running maximum, zero for masked keys, and returns the
 /// factors by which previous sums are rescaled.
 #[inline(always)]
-fn online_softmax(rows: &mut Rows, scores: &mut [[f32; LANES]], start: usize, window: Option<usize>, cap: Option<f32>) -> [f32; LANES] {
+fn online_softmax(rows: &mut Rows, scores: &mut [[f32; LANES]], start: usize, mask: Mask, cap: Option<f32>) -> [f32; LANES] {
     if let Some(cap) = cap {
         for score in scores.as_flattened_mut() {
             *score = cap * tanh(*score / cap);
         }
     }
-    // The range of keys that each row attends to.
-    let to = rows.last.map(|last| (last + 1).saturating_sub(start).min(scores.len()) as u32);
-    let from = rows.last.map(|last| window.map_or(0, |window| (last + 1).saturating_sub(window).saturating_sub(start)) as u32);
-    if to.iter().any(|to| *to < scores.len() as u32) || from.iter().any(|from| *from > 0) {
-        for (j, scores) in scores.iter_mut().enumerate() {
+    // The range of keys that each row attends to; the tree mask decides about the drafts after it.
+    let Window { left, right } = mask.window;
+    let before = mask.draft.saturating_sub(start).min(scores.len());
+    let (earlier, drafts) = scores.split_at_mut(before);
+    let within = |position: usize| position.saturating_sub(start).min(before) as u32;
+    let to = rows.positions.map(|position| right.map_or(before as u32, |right| within((position + 1).saturating_add(right))));
+    let from = rows.positions.map(|position| left.map_or(0, |left| within(position.saturating_sub(left))));
+    if to.iter().any(|to| *to < before as u32) || from.iter().any(|from| *from > 0) {
+        for (j, scores) in earlier.iter_mut().enumerate() {
             let j = j as u32;
             for lane in 0..LANES {
                 scores[lane] = if (j >= from[lane]) & (j < to[lane]) { scores[lane] } else { f32::NEG_INFINITY };
             }
+        }
+    }
+    for (i, scores) in drafts.iter_mut().enumerate() {
+        let number = start + before + i - mask.draft;
+        for (score, word) in scores.iter_mut().zip(&rows.words) {
+            *score = if word >> number & 1 == 1 { *score } else { f32::NEG_INFINITY };
         }
     }
     let mut max = rows.max;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use half::{bf16, f16};
 use warpwave_kernels::{Binary, Conv, DType, Distribution, Glu, Layout, PadMode, Philox, Quant, Reduce, Routing, Scalar, Unary};
 
-use super::attention::{Cache, Heads, Sequence, append_to};
+use super::attention::{AttentionExtras, Cache, Heads, Sequence, append_to};
 use super::elementwise::{self, Float};
 use super::matmul::Matrix;
 use super::matmul_f32::Dense;
@@ -541,9 +541,14 @@ impl Backend for Cpu {
             soft_cap: args.params.soft_cap,
         };
         let sinks = args.sinks.as_ref().map(values::read::<f32>).transpose()?;
+        let tree: Option<Vec<u64>> = match &args.tree {
+            Some(tree) => Some(values::read::<i64>(tree)?.iter().map(|word| *word as u64).collect()),
+            None => None,
+        };
+        let extras = AttentionExtras { sinks: sinks.as_deref(), tree: tree.as_deref() };
         values::write::<f32>(out, |out| {
             let (keys, values) = (cache(&keys)?, cache(&values)?);
-            super::attention::attention_with_sinks(&queries, keys, values, &sequences, &heads, sinks.as_deref(), out);
+            super::attention::attention_with(&queries, keys, values, &sequences, &heads, &extras, out);
             Ok(())
         })
     }

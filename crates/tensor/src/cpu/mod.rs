@@ -30,7 +30,7 @@ mod values;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use attention::{Cache, CacheMut, Heads, Sequence, append, attention};
+pub use attention::{AttentionExtras, Cache, CacheMut, Heads, Sequence, append, attention, attention_with};
 pub(crate) use backend::Cpu;
 pub use interleaved::Interleaved;
 pub use matmul::{Matrix, Precision, embedding, matmul};

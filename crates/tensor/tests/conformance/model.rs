@@ -1,7 +1,7 @@
 //! Operations of models: norms, gated units, rotary embedding, linear layers and attention.
 
-use warpwave_kernels::{DType, Glu, Quant, RopePairs};
-use warpwave_tensor::{AttentionParams, BLOCK_SIZE, Batch, BatchInput, KvCache, Linear, Matrix, Precision, Rope, Tensor};
+use warpwave_kernels::{DType, Glu, Quant, RopePairs, Window};
+use warpwave_tensor::{AttentionInputs, AttentionParams, BLOCK_SIZE, Batch, BatchInput, KvCache, Linear, Matrix, Precision, Rope, Tensor};
 
 use crate::Context;
 use crate::reference::{Layout, Reference, compare, epsilon, input};
@@ -176,13 +176,13 @@ pub fn embedding(context: &mut Context<'_>) {
     }
 }
 
-/// Causal attention over a cache of the row's type, with grouped heads: decoding, and sequences of several tokens.
+/// Attention over a cache of the row's type, with grouped heads: decoding, sequences of several tokens, and drafts of a tree.
 pub fn attention(context: &mut Context<'_>) {
     const HEADS: usize = 4;
     const KV_HEADS: usize = 2;
     const DIM: usize = 32;
     let (device, dtype) = (context.device, context.dtype);
-    for (lengths, queries) in [([20usize, 5], [1usize, 1]), ([20, 5], [3, 5])] {
+    for (lengths, queries) in [([20usize, 5], [1usize, 1]), ([20, 5], [3, 5]), ([20, 5], [4, 4])] {
         let blocks = [vec![3u32, 1], vec![0]];
         let mut all = BatchInput { query_starts: vec![0], table_width: 2, ..BatchInput::default() };
         for ((length, queries), blocks) in lengths.iter().zip(queries).zip(&blocks) {
@@ -213,42 +213,49 @@ pub fn attention(context: &mut Context<'_>) {
         let mut cache = KvCache::new(device, dtype, 1, 4, KV_HEADS, DIM).unwrap();
         cache.append(0, &keys, &values, &Batch::new(&earlier, device).unwrap()).unwrap();
         let batch = Batch::new(&all, device).unwrap();
-        for (window, soft_cap) in context.sample([(None, None), (Some(4), None), (None, Some(2.0f32))], 2) {
+        let windows = [Window::CAUSAL, Window::sliding(4), Window { left: Some(3), right: Some(1) }, Window { left: None, right: Some(2) }];
+        for window in context.sample(windows, 2) {
+            let soft_cap = [None, Some(2.0f32)][context.random.below(2)];
             let params = AttentionParams { scale: 0.2, window, soft_cap, dtype: DType::F32 };
-            let found = cache.attend(0, &query, &batch, &params).unwrap();
-            let expected = Reference::new(&[tokens, HEADS * DIM], |index| {
-                let (token, head, d) = (index[0], index[1] / DIM, index[1] % DIM);
-                let sequence = usize::from(token >= queries[0]);
-                let (first, position) = (sequence * lengths[0], all.positions[token] as usize);
-                let start = window.map_or(0, |window: usize| (position + 1).saturating_sub(window));
-                let kv = head / (HEADS / KV_HEADS);
-                let score = |key: usize| {
-                    let dot: f64 = (0..DIM).map(|i| query_reference.at(&[token, head, i]) * key_reference.at(&[first + key, kv, i])).sum();
-                    soft_cap.map_or(dot * 0.2, |cap| f64::from(cap) * (dot * 0.2 / f64::from(cap)).tanh()).exp()
-                };
-                let total: f64 = (start..=position).map(score).sum();
-                (start..=position).map(|key| score(key) / total * value_reference.at(&[first + key, kv, d])).sum()
-            });
-            // Weights are rounded to the type of the values on matrix units.
-            let ulps = 32.0 * epsilon(dtype) / epsilon(DType::F32);
-            compare("attention", &found.reshape(&[tokens, HEADS * DIM]).unwrap(), &expected, ulps, 2.0);
-            // A sink takes its share of the weights.
             let (sinks, sink_reference) = input(context.random, DType::F32, &[HEADS], Layout::Contiguous, 2.0, device);
-            let found = cache.attend_with_sinks(0, &query, &batch, &params, Some(&sinks)).unwrap();
-            let expected = Reference::new(&[tokens, HEADS * DIM], |index| {
-                let (token, head) = (index[0], index[1] / DIM);
-                let (sequence, position) = (usize::from(token >= queries[0]), all.positions[token] as usize);
-                let start = window.map_or(0, |window: usize| (position + 1).saturating_sub(window));
-                let kv = head / (HEADS / KV_HEADS);
-                let score = |key: usize| {
-                    let row = sequence * lengths[0] + key;
-                    let dot: f64 = (0..DIM).map(|i| query_reference.at(&[token, head, i]) * key_reference.at(&[row, kv, i])).sum();
-                    soft_cap.map_or(dot * 0.2, |cap| f64::from(cap) * (dot * 0.2 / f64::from(cap)).tanh()).exp()
-                };
-                let total: f64 = (start..=position).map(score).sum();
-                expected.at(index) * total / (total + sink_reference.at(&[head]).exp())
-            });
-            compare("attention_with_sinks", &found, &expected, ulps, 2.0);
+            let words: Vec<i64> = (0..tokens).map(|_| context.random.next_u64() as i64).collect();
+            let tree = Tensor::new(&words, &[tokens], device).unwrap();
+            for (name, with_sinks, with_tree) in [
+                ("attention", false, false),
+                ("attention with sinks", true, false),
+                ("attention of a tree", false, true),
+                ("all", true, true),
+            ] {
+                let inputs = AttentionInputs { sinks: with_sinks.then_some(&sinks), tree: with_tree.then_some(&tree) };
+                let found = cache.attend_with(0, &query, &batch, &params, &inputs).unwrap();
+                let expected = Reference::new(&[tokens, HEADS * DIM], |index| {
+                    let (token, head, d) = (index[0], index[1] / DIM, index[1] % DIM);
+                    let sequence = usize::from(token >= queries[0]);
+                    let (first, position) = (sequence * lengths[0], all.positions[token] as usize);
+                    let draft = lengths[sequence] - queries[sequence];
+                    let seen = |key: &usize| match with_tree && *key >= draft {
+                        true => words[token] >> (key - draft) & 1 == 1,
+                        false => {
+                            let (left, right) = (position.saturating_sub(*key), key.saturating_sub(position));
+                            window.left.is_none_or(|most| left <= most) && window.right.is_none_or(|most| right <= most)
+                        }
+                    };
+                    let kv = head / (HEADS / KV_HEADS);
+                    let weight = |key: usize| {
+                        let dot: f64 =
+                            (0..DIM).map(|i| query_reference.at(&[token, head, i]) * key_reference.at(&[first + key, kv, i])).sum();
+                        soft_cap.map_or(dot * 0.2, |cap| f64::from(cap) * (dot * 0.2 / f64::from(cap)).tanh()).exp()
+                    };
+                    let seen: Vec<usize> = (0..lengths[sequence]).filter(seen).collect();
+                    let sink = if with_sinks { sink_reference.at(&[head]).exp() } else { 0.0 };
+                    let total: f64 = sink + seen.iter().map(|key| weight(*key)).sum::<f64>();
+                    let sum: f64 = seen.iter().map(|key| weight(*key) * value_reference.at(&[first + key, kv, d])).sum();
+                    if total == 0.0 { 0.0 } else { sum / total }
+                });
+                // Weights are rounded to the type of the values on matrix units.
+                let ulps = 32.0 * epsilon(dtype) / epsilon(DType::F32);
+                compare(name, &found.reshape(&[tokens, HEADS * DIM]).unwrap(), &expected, ulps, 2.0);
+            }
         }
     }
 }

@@ -2,28 +2,39 @@
 
 use crate::common::{Random, everywhere};
 use half::{bf16, f16};
-use warpwave_tensor::cpu::{Cache, CacheMut, Heads, Sequence, append, attention};
+use warpwave_kernels::Window;
+use warpwave_tensor::cpu::{AttentionExtras, Cache, CacheMut, Heads, Sequence, append, attention, attention_with};
 
 struct Case {
     heads: Heads,
+    sinks: bool,
+    tree: bool,
     /// Keys and queries of each sequence.
     sequences: Vec<[usize; 2]>,
 }
 
 fn plain(heads: usize, kv_heads: usize, dim: usize) -> Heads {
-    Heads { heads, kv_heads, dim, block: 16, scale: 0.3, window: None, soft_cap: None }
+    Heads { heads, kv_heads, dim, block: 16, scale: 0.3, window: Window::CAUSAL, soft_cap: None }
 }
 
 fn cases() -> Vec<Case> {
+    let within = |left, right| Window { left: Some(left), right: Some(right) };
+    let case = |heads, sequences| Case { heads, sinks: false, tree: false, sequences };
     vec![
-        Case { heads: plain(1, 1, 8), sequences: vec![[1, 1]] },
-        Case { heads: plain(9, 3, 64), sequences: vec![[70, 1], [16, 1], [1, 1]] },
-        Case { heads: plain(9, 3, 64), sequences: vec![[70, 70]] },
-        Case { heads: plain(4, 2, 24), sequences: vec![[150, 33], [0, 0], [20, 20], [65, 2]] },
-        Case { heads: Heads { window: Some(12), ..plain(4, 4, 16) }, sequences: vec![[90, 40], [12, 12], [5, 1]] },
-        Case { heads: Heads { soft_cap: Some(2.0), window: Some(1), ..plain(2, 1, 40) }, sequences: vec![[30, 30]] },
-        Case { heads: Heads { soft_cap: Some(1.5), block: 5, ..plain(6, 2, 128) }, sequences: vec![[77, 3]] },
-        Case { heads: plain(64, 1, 8), sequences: vec![[20, 2]] },
+        case(plain(1, 1, 8), vec![[1, 1]]),
+        case(plain(9, 3, 64), vec![[70, 1], [16, 1], [1, 1]]),
+        case(plain(9, 3, 64), vec![[70, 70]]),
+        case(plain(4, 2, 24), vec![[150, 33], [0, 0], [20, 20], [65, 2]]),
+        case(Heads { window: Window::sliding(12), ..plain(4, 4, 16) }, vec![[90, 40], [12, 12], [5, 1]]),
+        case(Heads { soft_cap: Some(2.0), window: Window::sliding(1), ..plain(2, 1, 40) }, vec![[30, 30]]),
+        case(Heads { soft_cap: Some(1.5), block: 5, ..plain(6, 2, 128) }, vec![[77, 3]]),
+        case(plain(64, 1, 8), vec![[20, 2]]),
+        case(Heads { window: within(12, 70), ..plain(4, 4, 16) }, vec![[190, 90], [12, 12], [5, 1]]),
+        case(Heads { window: Window { left: Some(3), right: None }, ..plain(2, 1, 40) }, vec![[130, 30], [70, 2]]),
+        case(Heads { window: Window::FULL, ..plain(4, 2, 24) }, vec![[100, 33], [3, 3]]),
+        Case { sinks: true, ..case(Heads { window: within(5, 2), ..plain(6, 2, 32) }, vec![[100, 20], [9, 1]]) },
+        Case { tree: true, ..case(plain(6, 2, 32), vec![[100, 20], [9, 9], [70, 1], [130, 100]]) },
+        Case { tree: true, sinks: true, ..case(Heads { window: within(5, 0), ..plain(2, 1, 72) }, vec![[100, 64], [9, 9], [200, 3]]) },
     ]
 }
 
@@ -39,7 +50,7 @@ fn tables(random: &mut Random, case: &Case) -> (Vec<Vec<u32>>, usize) {
     (needed.iter().map(|count| order.by_ref().take(*count).collect()).collect(), blocks)
 }
 
-fn reference(case: &Case, q: &[f32], keys: &[Vec<f64>], values: &[Vec<f64>]) -> Vec<f64> {
+fn reference(case: &Case, q: &[f32], keys: &[Vec<f64>], values: &[Vec<f64>], sinks: &[f32], words: &[u64]) -> Vec<f64> {
     let Heads { heads, kv_heads, dim, scale, window, soft_cap, .. } = case.heads;
     let (mut out, mut token) = (Vec::new(), 0);
     for (s, [count, queries]) in case.sequences.iter().enumerate() {
@@ -47,17 +58,23 @@ fn reference(case: &Case, q: &[f32], keys: &[Vec<f64>], values: &[Vec<f64>]) -> 
             for head in 0..heads {
                 let q = &q[(token * heads + head) * dim..][..dim];
                 let kv = head / (heads / kv_heads);
-                let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+                let draft = count - queries.min(&64);
+                let sees = |p: &usize| match case.tree && *p >= draft {
+                    true => words[token] >> (p - draft) & 1 == 1,
+                    false => window.left.is_none_or(|left| position <= p + left) && window.right.is_none_or(|right| *p <= position + right),
+                };
                 let score = |p: usize| {
                     let key = &keys[s][(p * kv_heads + kv) * dim..][..dim];
                     let score = q.iter().zip(key).map(|(q, k)| f64::from(*q) * k).sum::<f64>() * f64::from(scale);
                     soft_cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
                 };
-                let scores: Vec<f64> = (first..=position).map(|p| score(p).exp()).collect();
-                let total: f64 = scores.iter().sum();
+                let seen: Vec<(usize, f64)> = (0..*count).filter(sees).map(|p| (p, score(p).exp())).collect();
+                let sink = if case.sinks { f64::from(sinks[head]).exp() } else { 0.0 };
+                let total: f64 = sink + seen.iter().map(|(_, share)| share).sum::<f64>();
                 for d in 0..dim {
-                    let value = |i: usize| values[s][((first + i) * kv_heads + kv) * dim + d];
-                    out.push(scores.iter().enumerate().map(|(i, share)| share * value(i)).sum::<f64>() / total);
+                    let value = |p: usize| values[s][(p * kv_heads + kv) * dim + d];
+                    let sum: f64 = seen.iter().map(|(p, share)| share * value(*p)).sum();
+                    out.push(if total == 0.0 { 0.0 } else { sum / total });
                 }
             }
             token += 1;
@@ -82,6 +99,8 @@ fn attention_matches_the_reference() {
         let row = kv_heads * dim;
         let queries: usize = case.sequences.iter().map(|[_, queries]| queries).sum();
         let q = random.normals(queries * heads * dim);
+        let (sinks, words): (_, Vec<u64>) = (random.normals(heads), (0..queries).map(|_| random.bits()).collect());
+        let extras = AttentionExtras { sinks: case.sinks.then_some(&sinks[..]), tree: case.tree.then_some(&words[..]) };
         let kv: Vec<[Vec<f32>; 2]> =
             case.sequences.iter().map(|[keys, _]| [random.normals(keys * row), random.normals(keys * row)]).collect();
         for kind in [Kind::F32, Kind::F16, Kind::Bf16] {
@@ -91,7 +110,7 @@ fn attention_matches_the_reference() {
                 Kind::Bf16 => bf16::from_f32(*x).to_f64(),
             };
             let wide = |which: usize| kv.iter().map(|both| both[which].iter().map(through).collect()).collect::<Vec<Vec<f64>>>();
-            let expected = reference(&case, &q, &wide(0), &wide(1));
+            let expected = reference(&case, &q, &wide(0), &wide(1), &sinks, &words);
             let size = blocks * block * row;
             let mut plain = [vec![f32::NAN; size], vec![f32::NAN; size]];
             let mut halves = [vec![f16::NAN; size], vec![f16::NAN; size]];
@@ -123,7 +142,7 @@ fn attention_matches_the_reference() {
                 .collect();
             everywhere(|isa, threads| {
                 let mut out = vec![f32::NAN; q.len()];
-                attention(&q, keys, values, &sequences, &case.heads, &mut out);
+                attention_with(&q, keys, values, &sequences, &case.heads, &extras, &mut out);
                 for (i, (out, expected)) in out.iter().zip(&expected).enumerate() {
                     let off = (f64::from(*out) - expected).abs();
                     assert!(off < 5e-6, "case {number} {kind:?} {isa:?} {threads}: element {i} is {out}, not {expected}");

@@ -1,6 +1,6 @@
 //! Attention of many queries, whole and in its parts.
 
-use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Varlen, View, ViewMut};
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Varlen, View, ViewMut, Window};
 
 use super::case::{Bench, Case, Run, Sizes, Work, scattered, torch_type};
 
@@ -10,6 +10,15 @@ enum Lying {
     Batch,
     Blocks(usize),
     Packed,
+}
+
+/// What a call has besides a causal mask.
+#[derive(Clone, Copy)]
+enum Extra {
+    Nothing,
+    /// A sliding window of this size.
+    Window(usize),
+    Sinks,
 }
 
 /// A call: how many sequences of how many queries and keys, heads of both, the head's size.
@@ -22,10 +31,20 @@ struct Call {
     dim: usize,
     causal: bool,
     lying: Lying,
+    extra: Extra,
 }
 
 pub fn cases(sizes: Sizes) -> Vec<Case> {
-    let usual = Call { dtype: DType::Bf16, sequences: 2, len: 8192, heads: (16, 16), dim: 128, causal: false, lying: Lying::Batch };
+    let usual = Call {
+        dtype: DType::Bf16,
+        sequences: 2,
+        len: 8192,
+        heads: (16, 16),
+        dim: 128,
+        causal: false,
+        lying: Lying::Batch,
+        extra: Extra::Nothing,
+    };
     let mut calls = Vec::new();
     for causal in [false, true] {
         let usual = Call { causal, ..usual };
@@ -38,26 +57,40 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     let blocks = Call { sequences: 1, lying: Lying::Blocks(16), ..causal };
     calls.extend([64, 128, 256].map(|dim| Call { dim, heads: (4096 / dim, 1024 / dim), ..blocks }));
     calls.push(Call { sequences: 8, len: 2048, lying: Lying::Packed, ..causal });
+    // PyTorch has none of these.
+    let extras = [Extra::Window(1024), Extra::Sinks].map(|extra| Call { extra, ..causal });
+    let large = [320, 512].map(|dim| Call { dim, heads: (2560 / dim, 2560 / dim), len: 4096, ..usual });
+    calls.extend(extras.into_iter().chain(large));
     // PyTorch's own ways: FlashAttention-2, and cuDNN's; of f32 it has neither.
-    let ways = |dtype| match dtype {
-        DType::F32 => &[("EFFICIENT_ATTENTION", "memory-efficient")][..],
-        _ => &[("FLASH_ATTENTION", "FlashAttention-2"), ("CUDNN_ATTENTION", "cuDNN")],
+    let ways = |call: Call| match call {
+        Call { extra: Extra::Window(_) | Extra::Sinks, .. } | Call { dim: 257.., .. } => &[None][..],
+        Call { dtype: DType::F32, .. } => &[Some(("EFFICIENT_ATTENTION", "memory-efficient"))],
+        _ => &[Some(("FLASH_ATTENTION", "FlashAttention-2")), Some(("CUDNN_ATTENTION", "cuDNN"))],
     };
-    let whole = calls.into_iter().flat_map(|call| ways(call.dtype).iter().map(move |way| case(sizes, call, *way)));
+    let whole = calls.into_iter().flat_map(|call| ways(call).iter().map(move |way| case(sizes, call, *way)));
     whole.chain([true, false].map(|scores| part(sizes, scores))).collect()
 }
 
 /// Causal attention over a batch of prompts.
 pub fn batch_cases(sizes: Sizes, batch: &[usize]) -> Vec<Case> {
     let len = sizes.of(2048, 64);
-    let call = |sequences| Call { dtype: DType::Bf16, sequences, len, heads: (32, 8), dim: 128, causal: true, lying: Lying::Batch };
+    let call = |sequences| Call {
+        dtype: DType::Bf16,
+        sequences,
+        len,
+        heads: (32, 8),
+        dim: 128,
+        causal: true,
+        lying: Lying::Batch,
+        extra: Extra::Nothing,
+    };
     // The sizes above are final.
     let exact = Sizes { small: false };
-    batch.iter().map(|sequences| case(exact, call(*sequences), ("FLASH_ATTENTION", "FlashAttention-2"))).collect()
+    batch.iter().map(|sequences| case(exact, call(*sequences), Some(("FLASH_ATTENTION", "FlashAttention-2")))).collect()
 }
 
-fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
-    let Call { dtype, heads: (heads, kv_heads), dim, causal, lying, .. } = call;
+fn case(sizes: Sizes, call: Call, peer: Option<(&str, &str)>) -> Case {
+    let Call { dtype, heads: (heads, kv_heads), dim, causal, lying, extra, .. } = call;
     let (sequences, len) = (sizes.of(call.sequences, 1), sizes.of(call.len, 64));
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
@@ -79,11 +112,19 @@ fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
         let (q_len, kv_len) = (sequences * len * heads * dim, sequences * len * kv_heads * dim);
         let (q, k, v) = (bench.normal(dtype, q_len)?, bench.normal(dtype, kv_len)?, bench.normal(dtype, kv_len)?);
         let mut out = bench.room(dtype, q_len)?;
-        let options = AttentionOptions { causal, ..AttentionOptions::new(1.0 / (dim as f32).sqrt()) };
+        let sinks = bench.normal(DType::F32, heads)?;
+        let window = match extra {
+            Extra::Window(keys) => Window::sliding(keys),
+            _ if causal => Window::CAUSAL,
+            _ => Window::FULL,
+        };
         let run: Run = Box::new(move || {
             let (keys, values) = (View::of_bytes(&k, dtype, kv_layout)?, View::of_bytes(&v, dtype, kv_layout)?);
             let (q, mut out) = (View::of_bytes(&q, dtype, q_layout)?, ViewMut::of_bytes(&mut out, dtype, q_layout)?);
             let table = View::new(&table, table_layout)?;
+            let sinks = View::of_bytes(&sinks, DType::F32, Layout::contiguous(&[heads])?)?;
+            let sinks = matches!(extra, Extra::Sinks).then_some(sinks);
+            let options = AttentionOptions { window, sinks, ..AttentionOptions::new(1.0 / (dim as f32).sqrt()) };
             let paged = matches!(lying, Lying::Blocks(_)).then_some(table);
             let keys = KeyValues { keys, values, table: paged, lengths: None };
             if let Lying::Packed = lying {
@@ -94,7 +135,12 @@ fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
         });
         Ok(run)
     };
-    let flops = 4 * sequences * heads * len * len * dim / if causal { 2 } else { 1 };
+    // Pairs of a query and a key that it sees.
+    let pairs = match extra {
+        Extra::Window(keys) if keys < len => keys * (len - keys) + keys * keys / 2,
+        _ => len * len / if causal { 2 } else { 1 },
+    };
+    let flops = 4 * sequences * heads * pairs * dim;
     let shape = if heads == kv_heads { format!("{heads}") } else { format!("{heads}/{kv_heads}") };
     // PyTorch has each sequence's keys in a row, and as many for each.
     let how = match lying {
@@ -102,7 +148,13 @@ fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
         Lying::Blocks(block) => format!(" in blocks of {block}"),
         Lying::Packed => " packed".to_owned(),
     };
-    let name = format!("attention{} {dtype} {sequences}x{len}x{shape}x{dim}{how}, {peer}", if causal { " causal" } else { "" });
+    let extra = match extra {
+        Extra::Nothing => String::new(),
+        Extra::Window(keys) => format!(", window of {keys}"),
+        Extra::Sinks => ", sinks".to_owned(),
+    };
+    let name = format!("attention{} {dtype} {sequences}x{len}x{shape}x{dim}{how}{extra}", if causal { " causal" } else { "" });
+    let Some((backend, peer)) = peer else { return Case::new(name, Work::Flops(flops as u64), make) };
     let tensor = |heads: usize| format!("randn({sequences}, {len}, {heads}, {dim}, dtype={}).transpose(1, 2)", torch_type(dtype));
     let setup = format!(
         "from torch.nn.attention import sdpa_kernel, SDPBackend\n\
@@ -114,7 +166,7 @@ fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
         if causal { "True" } else { "False" },
         if heads == kv_heads { "False" } else { "True" },
     );
-    Case::new(name, Work::Flops(flops as u64), make).torch(setup, "run()")
+    Case::new(format!("{name}, {peer}"), Work::Flops(flops as u64), make).torch(setup, "run()")
 }
 
 /// The scores alone, or the sum that they are the weights of.

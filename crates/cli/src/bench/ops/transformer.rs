@@ -42,8 +42,9 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         (Bf16, 1, 32, 8, 131_072, 0),
         (F32, 16, 32, 8, 8192, 0),
     ] {
-        cases.push(decode(sizes, dtype, [sequences, heads, kv_heads, keys, block]));
+        cases.push(decode(sizes, dtype, [sequences, heads, kv_heads, keys, block], 0));
     }
+    cases.extend([8, 64].map(|drafts| decode(sizes, Bf16, [1, 32, 8, 8192, BLOCK], drafts)));
     cases.extend([true, false].map(|greedy| sample(sizes, greedy)));
     cases.push(penalize(sizes));
     cases
@@ -256,21 +257,27 @@ pub fn batch_cases(sizes: Sizes, batch: &[usize]) -> Vec<Case> {
     let keys = sizes.of(8192, 4 * BLOCK);
     // The sizes above are final.
     let exact = Sizes { small: false };
-    let cases = |block| batch.iter().map(move |sequences| decode(exact, DType::Bf16, [*sequences, 32, 8, keys, block]));
+    let cases = |block| batch.iter().map(move |sequences| decode(exact, DType::Bf16, [*sequences, 32, 8, keys, block], 0));
     [0, BLOCK].into_iter().flat_map(cases).collect()
 }
 
-/// One token per sequence; paged keys in blocks of the given size, or contiguous keys.
-fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]: [usize; 5]) -> Case {
+/// One token per sequence, or drafts with a tree mask; paged keys in blocks of the given size, or contiguous keys.
+fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]: [usize; 5], drafts: usize) -> Case {
+    let tokens = drafts.max(1);
     let (sequences, keys) = (sizes.of(sequences, 2), sizes.of(keys, 64));
-    let (q_len, kv_len) = (sequences * heads * DIM, sequences * keys * kv_heads * DIM);
+    let (q_len, kv_len) = (sequences * tokens * heads * DIM, sequences * keys * kv_heads * DIM);
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (q, k, v) = (bench.normal(dtype, q_len)?, bench.normal(dtype, kv_len)?, bench.normal(dtype, kv_len)?);
         let mut out = bench.room(dtype, q_len)?;
+        // The drafts of a binary tree: each sees itself and those it follows from.
+        let path =
+            |draft: usize| std::iter::successors(Some(draft), |i| i.checked_sub(1).map(|i| i / 2)).fold(0i64, |word, i| word | 1 << i);
+        let words: Vec<i64> = (0..sequences * tokens).map(|i| path(i % tokens)).collect();
+        let words = stream.upload(&words)?;
         let blocks = (sequences * keys).checked_div(block).unwrap_or(0);
         let table = stream.upload(&scattered(blocks))?;
-        let q_layout = Layout::contiguous(&[sequences, 1, heads, DIM])?;
+        let q_layout = Layout::contiguous(&[sequences, tokens, heads, DIM])?;
         let kv_layout = match block {
             0 => Layout::contiguous(&[sequences, kv_heads, keys, DIM])?.transpose(1, 2)?,
             _ => Layout::contiguous(&[blocks, block, kv_heads, DIM])?,
@@ -284,7 +291,8 @@ fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]:
                 table,
                 lengths: None,
             };
-            let options = AttentionOptions::new(1.0 / (DIM as f32).sqrt());
+            let tree = View::new(&words, Layout::contiguous(&[sequences, tokens])?)?;
+            let options = AttentionOptions { tree: (drafts > 0).then_some(tree), ..AttentionOptions::new(1.0 / (DIM as f32).sqrt()) };
             let q = View::of_bytes(&q, dtype, q_layout)?;
             Ok(kernels.decode_attention(&stream, &q, &kv, &options, &mut ViewMut::of_bytes(&mut out, dtype, q_layout)?)?)
         });
@@ -301,7 +309,11 @@ fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]:
         _ => "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)".to_owned(),
     };
     let name = format!("decode attention {dtype} {sequences}x{heads}/{kv_heads}x{keys}x{DIM}{paged}");
-    Case::new(name, Work::Bytes((2 * kv_len * dtype.size()) as u64), make).torch(setup, call)
+    let work = Work::Bytes((2 * kv_len * dtype.size()) as u64);
+    match drafts {
+        0 => Case::new(name, work, make).torch(setup, call),
+        _ => Case::new(format!("{name}, {drafts} drafts"), work, make),
+    }
 }
 
 fn sample(sizes: Sizes, greedy: bool) -> Case {
