@@ -44,9 +44,10 @@ struct GemmParams {
 };
 
 typedef Operand<T>::Type E;
+constexpr int COLUMNS = Operand<T>::COLUMNS;
 constexpr int THREADS = WM * WN * WK * WAVE, TILE_ROWS = 16 * MI * WM, ROWS = TILE_ROWS / MATRICES, NI = VECTORS / WN / 16;
-constexpr int W_BYTES = TILE_ROWS * ChunkRows<T>::STRIDE, X_BYTES = VECTORS * CHUNK_COLUMNS * 2, STAGE_BYTES = WK * (W_BYTES + X_BYTES);
-typedef Swizzled<E, CHUNK_COLUMNS> AtX;
+constexpr int W_BYTES = TILE_ROWS * ChunkRows<T>::STRIDE, X_BYTES = VECTORS * COLUMNS * 2, STAGE_BYTES = WK * (W_BYTES + X_BYTES);
+typedef Swizzled<E, COLUMNS> AtX;
 
 // What a block reads: rows of the matrices from row0 on, and packed vectors.
 struct Source {
@@ -78,14 +79,14 @@ __device__ inline void copy_weights(u8 *to, const Source &from, const GemmParams
 
 // Copies the packed vectors of WK chunks; zeros beyond the last.
 __device__ inline void copy_x(u8 *to, const Source &from, const GemmParams &p, u32 chunk0) {
-    constexpr int PIECES = CHUNK_COLUMNS / 8;
+    constexpr int PIECES = COLUMNS / 8;
 #pragma unroll 4
     for (int at = threadIdx.x; at < WK * VECTORS * PIECES; at += THREADS) {
         const int piece = at % PIECES, row = at / PIECES % VECTORS, k = at / (PIECES * VECTORS);
         const bool there = from.vector0 + row < from.vectors && chunk0 + k < p.chunks;
         u64 vector = 0;
         if (there) vector = GROUPED ? from.ids[row] / p.share : from.vector0 + row;
-        const u64 offset = (vector * p.chunks + (there ? chunk0 + k : 0)) * CHUNK_COLUMNS + piece * 8;
+        const u64 offset = (vector * p.chunks + (there ? chunk0 + k : 0)) * COLUMNS + piece * 8;
         E *x = (E *)(to + k * (W_BYTES + X_BYTES) + W_BYTES);
         copy_async16(x + AtX::offset(row, piece * 8), from.x + offset, there ? 16 : 0);
     }
@@ -96,7 +97,7 @@ __device__ inline void multiply(TileC (&sums)[MI][NI], const u8 *stage, const So
     const int wave = threadIdx.x / WAVE, wave_m = wave % WM, wave_n = wave / WM % WN;
     const AtX at_x = {(E *)(stage + W_BYTES)};
 #pragma unroll 1
-    for (int group = 0; group < 2; ++group) {
+    for (int group = 0; group < COLUMNS / 128; ++group) {
         LaneUnits<T> own[MI];
 #pragma unroll
         for (int i = 0; i < MI; ++i) {
@@ -104,7 +105,7 @@ __device__ inline void multiply(TileC (&sums)[MI][NI], const u8 *stage, const So
             const u32 row0 = source.row0 + row % ROWS;
             const u64 address = (u64)source.matrix(row) + row0 * p.weights_row + (u64)chunk * ChunkRows<T>::BYTES;
             own[i].load(stage + row * ChunkRows<T>::STRIDE, (u32)address % 16, (u32)p.weights_row % 16, group, separate, row0, p.rows - 1,
-                        chunk * CHUNK_UNITS, p.units - 1);
+                        chunk * (COLUMNS / 32), p.units - 1);
         }
 #pragma unroll
         for (int s = 0; s < 8; ++s) {

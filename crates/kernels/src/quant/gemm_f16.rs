@@ -1,7 +1,7 @@
 //! Products of several vectors with quantized weights as f16, on matrix units.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Buffer, DeviceInfo, Launch, MatrixUnits, Stream};
+use warpwave_gpu::{Arch, Arg, Buffer, DeviceInfo, Launch, MatrixUnits, Stream};
 
 use super::{FLOATS, grid_size, row_and_column_strides};
 use crate::common::heads::pointer;
@@ -15,13 +15,15 @@ use crate::quant::view::{Quant, QuantView};
 use crate::view::{View, ViewMut};
 
 static GEMM: SourceFile = source_file!("quant/gemm_f16.cu", &[""]);
+static GEMM_SM90A: SourceFile = source_file!("quant/gemm_f16_sm90a.cu", &[""]);
 static PACK: SourceFile = source_file!("quant/pack.cu", &[""]);
 static FINISH: SourceFile = source_file!("quant/finish.cu", &[""]);
 
-/// Columns of a chunk, as in `halves.cuh`.
-const CHUNK: usize = 256;
-/// From this number of vectors on, NVIDIA's library is faster, including the time to dequantize for it.
+/// From this number of vectors on, NVIDIA's library is faster, including the time to dequantize for it: in general, and than wgmma.
 const LIBRARY_FROM: usize = 256;
+const LIBRARY_FROM_SM90A: usize = 1024;
+/// From this number of vectors on, wgmma is faster.
+const SM90A_FROM: usize = 65;
 /// The largest workspace for sums of blocks that share the columns, in bytes, and the most such blocks.
 const MAX_PARTIAL: usize = 64 << 20;
 const MAX_PARTS: usize = 16;
@@ -108,15 +110,23 @@ impl Format {
         }
     }
 
+    /// Columns of a chunk: `Operand::COLUMNS`.
+    fn columns(self) -> usize {
+        match self {
+            Format::Quant(_) => 256,
+            Format::Plain(_) => 128,
+        }
+    }
+
     /// Bytes of a row of a chunk, and the same in shared memory: `ChunkRows::STRIDE`.
     fn chunk(self) -> (usize, usize) {
         match self {
             Format::Quant(quant) => {
-                let bytes = CHUNK / quant.block_size() * quant.block_bytes();
+                let bytes = self.columns() / quant.block_size() * quant.block_bytes();
                 let pieces = if self.is_aligned() { bytes / 16 } else { (bytes + 30) / 16 };
                 (bytes, ((pieces + 1) | 1) * 16)
             }
-            Format::Plain(_) => (CHUNK * 2, CHUNK * 2 + 32),
+            Format::Plain(_) => (self.columns() * 2, self.columns() * 2 + 32),
         }
     }
 
@@ -152,7 +162,7 @@ impl Tile {
     fn shared(&self, format: Format) -> usize {
         let [_, _, deep] = self.waves.map(|waves| waves as usize);
         let vectors = self.vectors as usize;
-        let stage = deep * (self.rows() * format.chunk().1 + vectors * CHUNK * 2);
+        let stage = deep * (self.rows() * format.chunk().1 + vectors * format.columns() * 2);
         let sums = deep * vectors * (self.rows() + 4) * 4;
         (self.stages as usize * stage).max(sums)
     }
@@ -164,32 +174,109 @@ impl Tile {
             MatrixUnits::Mfma | MatrixUnits::Wmma => (&AMD, 1),
             MatrixUnits::None => return None,
         };
-        let most = if least == 1 { 1 } else { MAX_STAGES };
+        let (most, limit) = (if least == 1 { 1 } else { MAX_STAGES }, info.shared_per_block_max);
+        // Fewer columns at a time, or rows, where shared memory is small.
         let fitting = |tile: &Tile| {
-            let fits = |stages: &u32| Tile { stages: *stages, ..*tile }.shared(format) <= info.shared_per_block_max;
-            (least..=most).rev().find(fits).map(|stages| Tile { stages, ..*tile })
+            let Tile { waves: [rows, vectors, deep], height, .. } = *tile;
+            let sizes = [(deep, height), (deep / 2, height), (deep / 4, height), (deep, height / 2)];
+            let possible = sizes.into_iter().filter(|(deep, height)| deep * height > 0);
+            let mut all = possible.flat_map(|(deep, height)| (least..=most).rev().map(move |stages| (deep, height, stages)));
+            let tile = |(deep, height, stages)| Tile { waves: [rows, vectors, deep], height, stages, ..*tile };
+            all.find_map(|sizes| Some(tile(sizes)).filter(|tile| tile.shared(format) <= limit))
         };
         let wanted = tiles.iter().position(|tile| tile.vectors as usize >= vectors).unwrap_or(tiles.len() - 1);
         tiles[..=wanted].iter().rev().find_map(fitting)
     }
+}
 
-    /// How many blocks share the columns: as many as shorten the time, estimated from measurements of the H200's memory and matrix units.
-    fn parts(&self, format: Format, rows: usize, vectors: usize, chunks: usize, units: usize) -> usize {
-        let (deep, tile_rows) = (self.waves[2] as usize, self.rows());
+/// The kernel of a product, with how many blocks share the columns.
+struct Plan {
+    program: Program,
+    rows: usize,
+    vectors: usize,
+    threads: u32,
+    shared: usize,
+    parts: usize,
+}
+
+/// A product's sizes.
+#[derive(Clone, Copy)]
+struct Sizes {
+    rows: usize,
+    vectors: usize,
+    chunks: usize,
+    /// Multiprocessors.
+    units: usize,
+}
+
+impl Sizes {
+    /// How many blocks share the columns: as many as shorten the time, and that time in microseconds, estimated for an H200. Tiles are of
+    /// rows, vectors and chunks; `teraflops` is what matrix units reach.
+    fn parts(&self, format: Format, tile: [usize; 3], teraflops: f64) -> (usize, f64) {
+        let Sizes { rows, vectors, chunks, units } = *self;
+        let [tile_rows, tile_vectors, deep] = tile;
         let steps = chunks.div_ceil(deep);
-        let blocks = rows.div_ceil(tile_rows) * vectors.div_ceil(self.vectors as usize);
-        let weights = (CHUNK * deep * tile_rows) as f64;
-        // Microseconds of a step: the block's share of 4,000 GB/s or 350 TFLOP/s of 132 multiprocessors.
+        let blocks = rows.div_ceil(tile_rows) * vectors.div_ceil(tile_vectors);
+        // The share of a block on one of 132 multiprocessors of 4,000 GB/s and those teraflops.
         let read = (format.chunk().0 * deep * tile_rows) as f64 / 30e3;
-        let step = read.max(weights * f64::from(self.vectors) * 2.0 / 2.6e6);
+        let step = read.max((format.columns() * deep * tile_rows * tile_vectors * 2) as f64 * 132.0 / (teraflops * 1e6));
         let time = |parts: usize| {
             let rounds = (blocks * parts).div_ceil(units.max(1));
             let sum = if parts == 1 { 0.0 } else { 3.0 + (parts * vectors * rows * 8) as f64 / 3e6 };
             rounds as f64 * steps.div_ceil(parts) as f64 * step + sum
         };
         let possible = (1..=MAX_PARTS.min(steps)).filter(|parts| *parts == 1 || parts * vectors * rows * 4 <= MAX_PARTIAL);
-        possible.min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)
+        let parts = possible.min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1);
+        (parts, time(parts))
     }
+}
+
+/// Teraflops of `mma.sync` and of wgmma in these kernels, estimated.
+const TERAFLOPS: f64 = 350.0;
+const TERAFLOPS_SM90A: f64 = 550.0;
+
+impl Plan {
+    /// `None` if the device has no matrix units.
+    fn choose(info: &DeviceInfo, quant: Quant, out: DType, sizes: Sizes) -> Option<Plan> {
+        let format = Format::Quant(quant);
+        let tile = Tile::choose(info, format, sizes.vectors)?;
+        if sizes.vectors >= SM90A_FROM && is_sm90(info) {
+            return Plan::sm90a(info, format, out, sizes);
+        }
+        let deep = tile.waves[2] as usize;
+        let (parts, _) = sizes.parts(format, [tile.rows(), tile.vectors(), deep], TERAFLOPS);
+        let (threads, shared) = (tile.waves.iter().product::<u32>() * info.wave_size, tile.shared(format));
+        Some(Plan { program: program(DENSE, format, out, &tile), rows: tile.rows(), vectors: tile.vectors(), threads, shared, parts })
+    }
+
+    /// The faster of the tiles for wgmma.
+    fn sm90a(info: &DeviceInfo, format: Format, out: DType, sizes: Sizes) -> Option<Plan> {
+        let tiles = SM90A_VECTORS.map(|vectors| (vectors, sizes.parts(format, [SM90A_ROWS, vectors as usize, 1], TERAFLOPS_SM90A)));
+        let fitting = tiles.into_iter().filter(|(vectors, _)| sm90a_shared(format, *vectors) <= info.shared_per_block_max);
+        let (vectors, (parts, _)) = fitting.min_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+        let program = sm90a_program(format, out, vectors);
+        let shared = sm90a_shared(format, vectors);
+        Some(Plan { program, rows: SM90A_ROWS, vectors: vectors as usize, threads: 256, shared, parts })
+    }
+}
+
+/// Rows and vectors of the tiles of `gemm_f16_sm90a.cu`.
+const SM90A_ROWS: usize = 128;
+const SM90A_VECTORS: [u32; 2] = [128, 256];
+
+/// Whether a device executes wgmma.
+fn is_sm90(info: &DeviceInfo) -> bool {
+    info.arch == Arch::compute_capability(9, 0)
+}
+
+/// Its shared memory: four panels aligned to 1024 bytes, two chunks of weights; later sums.
+fn sm90a_shared(format: Format, vectors: u32) -> usize {
+    let vectors = vectors as usize;
+    1024 + (4 * vectors * 128 + 2 * SM90A_ROWS * format.chunk().1).max(vectors * (SM90A_ROWS + 4) * 4)
+}
+
+fn sm90a_program(format: Format, out: DType, vectors: u32) -> Program {
+    Program::new(&GEMM_SM90A, "quant_gemm_f16_sm90a", &[format.name(), out.name()], &[("VECTORS", vectors)])
 }
 
 /// A program of `gemm_f16.cu`.
@@ -219,6 +306,7 @@ pub(super) fn programs(quant: Quant) -> Vec<Program> {
     if matches!(quant, Quant::Q4_0 | Quant::Q4K | Quant::Q8_0 | Quant::Mxfp4) {
         programs.extend(NVIDIA.iter().map(|tile| program(DENSE, format, DType::Bf16, &Tile { stages: 2, ..*tile })));
         programs.extend([GROUPED, GROUPED_SWIGLU].map(|op| program(op, format, DType::Bf16, &Tile { stages: 2, ..NVIDIA[3] })));
+        programs.extend(SM90A_VECTORS.map(|vectors| sm90a_program(format, DType::Bf16, vectors)));
     }
     programs
 }
@@ -262,17 +350,21 @@ impl Kernels {
         let info: &DeviceInfo = self.device().info();
         let [rows, columns] = weights.shape;
         let weights_row = weights.row_bytes();
-        let format = Format::Quant(weights.quant);
-        let Some(tile) = Tile::choose(info, format, vectors).filter(|_| format.fits(weights.codes.address(), weights_row)) else {
+        let (format, out) = (Format::Quant(weights.quant), target.dtype());
+        let sizes = Sizes { rows, vectors, chunks: columns.div_ceil(format.columns()), units: info.compute_units as usize };
+        let plan = Plan::choose(info, weights.quant, out, sizes).filter(|_| format.fits(weights.codes.address(), weights_row));
+        let Some(Plan { program, rows: tile_rows, vectors: tile_vectors, threads, shared, parts }) = plan else { return Ok(false) };
+        let groups = vectors.div_ceil(tile_vectors);
+        // The second dimension of a grid is limited.
+        if groups > 0xffff {
             return Ok(false);
-        };
-        if vectors >= LIBRARY_FROM && self.product_by_library(stream, work, target)? {
+        }
+        let from = if is_sm90(info) { LIBRARY_FROM_SM90A } else { LIBRARY_FROM };
+        if vectors >= from && self.product_by_library(stream, work, target)? {
             return Ok(true);
         }
         let out = target.as_view();
-        let (chunks, tile_rows) = (columns.div_ceil(CHUNK), tile.rows());
         let packed = self.pack(stream, op, format, &x, vectors, columns)?;
-        let parts = tile.parts(format, rows, vectors, chunks, info.compute_units as usize);
         let mut partial: Buffer<f32> = stream.alloc(if parts > 1 { parts * vectors * rows } else { 0 }).map_err(launch_error(op))?;
         let (out_row, out_stride) = row_and_column_strides(&out);
         let params = GemmParams {
@@ -282,19 +374,15 @@ impl Kernels {
             rows: rows as u32,
             units: (columns / 32) as u32,
             vectors: vectors as u32,
-            chunks: chunks as u32,
+            chunks: sizes.chunks as u32,
             parts: parts as u32,
             prefetchable: weights.prefetchable.into(),
             share: 1,
             unused: 0,
         };
-        let groups = vectors.div_ceil(tile.vectors as usize);
-        // The second dimension of a grid is limited.
-        let groups = if groups > 0xffff { return Ok(false) } else { groups as u32 };
-        let grid = [grid_size(op, rows.div_ceil(tile_rows))?, groups, parts as u32];
-        let threads = tile.waves.iter().product::<u32>() * info.wave_size;
-        let launch = Launch::new(grid, [threads, 1, 1]).shared(tile.shared(format) as u32).pdl();
-        let kernels = self.load(&program(DENSE, format, out.dtype(), &tile))?;
+        let grid = [grid_size(op, rows.div_ceil(tile_rows))?, groups as u32, parts as u32];
+        let launch = Launch::new(grid, [threads, 1, 1]).shared(shared as u32).pdl();
+        let kernels = self.load(&program)?;
         let ([codes, scales, zeros], of_groups) = (weights.args(), weights.groups());
         let to = if parts > 1 { Arg::from(&mut partial) } else { Arg::from(0u64) };
         let args = (out.start(), to, codes, scales, zeros, Arg::value(&of_groups), &packed, Arg::value(&params));
@@ -314,11 +402,11 @@ impl Kernels {
 
     /// Packs rows of activations: whole chunks of 16-bit floats.
     fn pack(&self, stream: &Stream, op: &str, format: Format, x: &View<'_>, vectors: usize, columns: usize) -> Result<Buffer<u16>> {
-        let chunks = columns.div_ceil(CHUNK);
-        let mut packed: Buffer<u16> = stream.alloc(vectors * chunks * CHUNK).map_err(launch_error(op))?;
+        let (chunks, chunk) = (columns.div_ceil(format.columns()), format.columns());
+        let mut packed: Buffer<u16> = stream.alloc(vectors * chunks * chunk).map_err(launch_error(op))?;
         let (x_row, x_stride) = row_and_column_strides(x);
         let params = PackParams { x_row, x_stride, vectors: vectors as u32, columns: columns as u32, chunks: chunks as u32, unused: 0 };
-        let blocks = (vectors * chunks * CHUNK / 8).div_ceil(256).min(1 << 16) as u32;
+        let blocks = (vectors * chunks * chunk / 8).div_ceil(256).min(1 << 16) as u32;
         let kernels = self.load(&pack_program(format, x.dtype()))?;
         let launch = Launch::new([blocks, 1, 1], [256, 1, 1]).pdl();
         // SAFETY: the kernel takes these arguments; it reads x at its strides and writes whole chunks of all vectors.
@@ -347,7 +435,7 @@ impl Kernels {
             rows: first.rows as u32,
             units: columns.div_ceil(32) as u32,
             vectors: assignments as u32,
-            chunks: columns.div_ceil(CHUNK) as u32,
+            chunks: columns.div_ceil(first.format.columns()) as u32,
             parts: 1,
             prefetchable: 0,
             share: (assignments / x_rows) as u32,
@@ -413,9 +501,29 @@ mod tests {
     }
 
     #[test]
+    fn weights_of_experts_have_tiles_for_few_and_many() {
+        for (arch, shared) in [("gfx90a", 64), ("sm_80", 163), ("sm_89", 99), ("sm_90", 227)] {
+            let info = DeviceInfo { shared_per_block_max: shared << 10, ..DeviceInfo::of_arch(arch.parse().unwrap()) };
+            let tile = |vectors| Tile::choose(&info, Format::Plain(DType::Bf16), vectors).unwrap().vectors();
+            assert_eq!(tile(1), 16, "{arch}");
+            assert!(tile(1000) >= 64, "{arch}");
+            // Tiles of a size suit as many vectors.
+            assert_eq!(tile(tile(1000)), tile(1000));
+        }
+    }
+
+    #[test]
     fn few_rows_share_the_columns() {
-        let tile = Tile { stages: 3, ..NVIDIA[3] };
-        assert!(tile.parts(Format::Quant(Quant::Q4K), 1024, 128, 32, 132) > 2);
-        assert_eq!(tile.parts(Format::Quant(Quant::Q4K), 1 << 17, 128, 32, 132), 1);
+        let parts =
+            |rows| Sizes { rows, vectors: 128, chunks: 32, units: 132 }.parts(Format::Quant(Quant::Q4K), [128, 128, 1], TERAFLOPS).0;
+        assert!(parts(1024) > 2);
+        assert_eq!(parts(1 << 17), 1);
+    }
+
+    #[test]
+    fn tiles_for_wgmma_fit() {
+        for format in Quant::ALL.map(Format::Quant) {
+            assert!(SM90A_VECTORS.iter().all(|vectors| sm90a_shared(format, *vectors) <= 227 << 10), "{format:?}");
+        }
     }
 }

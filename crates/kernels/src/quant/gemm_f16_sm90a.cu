@@ -23,7 +23,7 @@ struct GemmParams {
     u64 weights_row, out_row, out_stride;
     u32 rows, units, vectors, chunks;
     // Blocks that share the columns; whether the weights may be read while the previous kernel runs.
-    u32 parts, prefetchable, unused[2];
+    u32 parts, prefetchable, share, unused;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -78,7 +78,7 @@ __device__ inline void copy_panel(u8 *to, const Source &from, const GemmParams &
     for (int i = 0; i < VECTORS * 8 / THREADS; ++i) {
         const int row = i * (THREADS / 8) + threadIdx.x / 8;
         const bool there = from.vector0 + row < p.vectors;
-        const f16 *source = from.x + (there ? (u64)(from.vector0 + row) * p.chunks * CHUNK_COLUMNS : 0) + panel * 64 + piece * 8;
+        const f16 *source = from.x + (there ? (u64)(from.vector0 + row) * p.chunks * Operand<T>::COLUMNS : 0) + panel * 64 + piece * 8;
         copy_async16(to + row * 128 + (piece ^ row % 8) * 16, source, there ? 16 : 0);
     }
 }
@@ -113,7 +113,7 @@ NAME(U *out, f32 *partial, const u8 *weights, const void *scales, const u8 *zero
     const auto load = [&](u32 group) {
         const u32 chunk = group / 2;
         own.load(ring + (chunk - begin_chunk) % 2 * CHUNK_BYTES + warp * 16 * ChunkRows<T>::STRIDE, (u32)(row_address + (u64)chunk * ChunkRows<T>::BYTES) % 16,
-                 (u32)p.weights_row % 16, group % 2, separate, source.row0 + warp * 16, p.rows - 1, chunk * CHUNK_UNITS, p.units - 1);
+                 (u32)p.weights_row % 16, group % 2, separate, source.row0 + warp * 16, p.rows - 1, chunk * 8, p.units - 1);
     };
     const auto dequantize = [&](u32 (&to)[4][4], int first) {
 #pragma unroll

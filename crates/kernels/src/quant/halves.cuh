@@ -1,7 +1,7 @@
 // Weights of matrix units' products: quantized ones as f16, 16 times the weights; f16 and bf16 as they are.
 //
-// Activations are divided by 16 for f16 when they are packed, so that neither overflows. Chunks have 256 columns: two groups of eight steps
-// of 16. A lane has whole quantized units of a group, the four words of the first run in steps 0 to 3, those of the second in steps 4 to 7.
+// Activations are divided by 16 for f16 when they are packed, so that neither overflows. Chunks have 256 columns, of plain weights 128:
+// groups of eight steps of 16. A lane has whole quantized units of a group, the four words of the first run in steps 0 to 3, those of the second in steps 4 to 7.
 // The order of columns within a group is thus not that of memory, but packed activations have the same: sums do not depend on it.
 
 #pragma once
@@ -9,21 +9,23 @@
 #include "common/tile.cuh"
 #include "quant/blocks.cuh"
 
-#define CHUNK_COLUMNS 256
-#define CHUNK_UNITS 8
 
 // The type of products with weights of F; what activations are divided by, and what sums are multiplied by.
 template <class F> struct Operand {
     typedef f16 Type;
     static constexpr f32 DIVISOR = 16, FACTOR = 1;
+    // Columns of a chunk.
+    static constexpr int COLUMNS = 256;
 };
 template <> struct Operand<f16> {
     typedef f16 Type;
     static constexpr f32 DIVISOR = 16, FACTOR = 16;
+    static constexpr int COLUMNS = 128;
 };
 template <> struct Operand<bf16> {
     typedef bf16 Type;
     static constexpr f32 DIVISOR = 1, FACTOR = 1;
+    static constexpr int COLUMNS = 128;
 };
 
 // What a position of 0 to 15 in a step holds: element `element` of the word of unit `unit`, 0 to 3, of the group.
@@ -97,7 +99,7 @@ template <class F> __device__ inline void to_halves(u32 codes, const HalfScale &
 
 // Rows of a chunk in shared memory: each begins at a multiple of 16 bytes plus the low bits of its address in global memory.
 template <class F> struct ChunkRows {
-    static constexpr int BYTES = CHUNK_COLUMNS / F::BLOCK * F::BYTES;
+    static constexpr int BYTES = Operand<F>::COLUMNS / F::BLOCK * F::BYTES;
     // The most 16-byte pieces that a row touches. Formats of 16-byte words are aligned.
     static constexpr int PIECES = F::ALIGN >= 16 ? BYTES / 16 : (BYTES + 15 + 15) / 16;
     // Words are read up to one beyond the last. An odd number of pieces avoids bank conflicts.
@@ -106,7 +108,7 @@ template <class F> struct ChunkRows {
 
 // Aligned rows; the padding avoids bank conflicts of lanes that read 8 bytes.
 struct PlainRows {
-    static constexpr int BYTES = CHUNK_COLUMNS * 2, PIECES = BYTES / 16, STRIDE = BYTES + 32;
+    static constexpr int BYTES = Operand<f16>::COLUMNS * 2, PIECES = BYTES / 16, STRIDE = BYTES + 32;
 };
 template <> struct ChunkRows<f16> : PlainRows {};
 template <> struct ChunkRows<bf16> : PlainRows {};

@@ -103,9 +103,9 @@ pub enum ActivationPrecision {
     /// its block of 32; a NaN or infinite element makes the results NaN. Elsewhere as [`ActivationPrecision::F32`].
     Int16,
     /// May be 16-bit floats, activations and dequantized weights, whose products are added in f32 on matrix units: the fastest for several
-    /// vectors. Both are rounded to `f16`; from 256 vectors on, 16-bit activations are taken as they are and weights rounded to their type.
-    /// Activations above 2²⁰ or weights above 4,094 may become infinite, activations below 2⁻¹⁰ and weights below 2⁻¹⁸ lose precision.
-    /// One vector, and devices without matrix units: as [`ActivationPrecision::Int16`].
+    /// vectors. Both are rounded to `f16`; with many vectors (256 or more, 1,024 on Hopper), the vendor's library multiplies 16-bit activations
+    /// as they are with weights rounded to their type. Activations above 2²⁰ or weights above 4,094 may become infinite; activations below
+    /// 2⁻¹⁰ and weights below 2⁻¹⁸ lose precision. A single vector, and devices without matrix units: as [`ActivationPrecision::Int16`].
     Float16,
     /// 8-bit: activations are quantized to [`Quant::Q8_1`] first, which is the fastest for one vector.
     Int8,

@@ -18,13 +18,14 @@ struct PackParams {
 
 extern "C" __global__ void __launch_bounds__(256) NAME(Operand<T>::Type *out, const U *x, PackParams p) {
     typedef Operand<T>::Type E;
+    constexpr int COLUMNS = Operand<T>::COLUMNS;
     pdl_sync();
     // A thread writes 8 elements.
-    const u64 pieces = (u64)p.vectors * p.chunks * (CHUNK_COLUMNS / 8);
+    const u64 pieces = (u64)p.vectors * p.chunks * (COLUMNS / 8);
     for (u64 piece = (u64)blockIdx.x * 256 + threadIdx.x; piece < pieces; piece += (u64)gridDim.x * 256) {
-        const int place = (int)(piece % (CHUNK_COLUMNS / 8)) * 8, group = place / 128, step = place / 16 % 8;
-        const u64 chunk = piece / (CHUNK_COLUMNS / 8), vector = chunk / p.chunks;
-        const u32 column0 = (u32)(chunk % p.chunks) * CHUNK_COLUMNS;
+        const int place = (int)(piece % (COLUMNS / 8)) * 8, group = place / 128, step = place / 16 % 8;
+        const u64 chunk = piece / (COLUMNS / 8), vector = chunk / p.chunks;
+        const u32 column0 = (u32)(chunk % p.chunks) * COLUMNS;
         const U *from = x + vector * p.x_row;
         union Packed { uint4 raw; E at[8]; __device__ Packed() {} };
         Packed packed;
