@@ -492,7 +492,7 @@ impl Kernels {
         if !tiles.rows.is_power_of_two() || tiles.rows > MAX_TILE_ROWS {
             return Err(Error::BadArgument {
                 op: op.to_owned(),
-                reason: format!("expected tiles of 1, 2, 4 to {MAX_TILE_ROWS} rows, got {}", tiles.rows),
+                reason: format!("expected tiles of a power of two up to {MAX_TILE_ROWS} rows, got {}", tiles.rows),
             });
         }
         for (what, view) in [("order", tiles.order), ("tiles", tiles.tiles)] {
