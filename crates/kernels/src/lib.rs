@@ -24,8 +24,8 @@
 //! - Random elements depend on a [`Philox`] position and their index only, and have the same bits on every device.
 //! - When sorting, NaN is the largest, both zeros are equal, and sorting is stable.
 //! - Dequantized weights are exact in f32 but for one rounding. Their products with float activations ([`ActivationPrecision::F32`]) are
-//!   computed in f32; [`ActivationPrecision::Int16`] allows rounding activations to 16 bits, [`ActivationPrecision::Int8`] quantizes them
-//!   to [`Quant::Q8_1`] first.
+//!   computed in f32; [`ActivationPrecision::Int16`] allows rounding activations to 16 bits, [`ActivationPrecision::Float16`] products of
+//!   16-bit floats on matrix units, [`ActivationPrecision::Int8`] quantizes activations to [`Quant::Q8_1`] first.
 //! - Float-to-integer casts truncate and saturate, and NaN becomes 0; integer casts wrap.
 //!
 //! ```no_run

@@ -32,6 +32,8 @@ const HEADERS: &[(&str, &str)] = headers![
     "matmul/gemm.cuh",
     "quant/blocks.cuh",
     "quant/gemv_mma.cuh",
+    "quant/halves.cuh",
+    "quant/quantize.cuh",
     "rope/sincos.cuh",
     "sample/logits.cuh",
     "sort/rank.cuh",

@@ -12,6 +12,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, check_no_overlap, check_same_dtype, launch_error, shape_error};
 use crate::program::{Program, SourceFile, source_file};
+use crate::quant::gemm_f16::{ExpertMatrices, Format, Tile};
 use crate::quant::view::{Quant, QuantView};
 use crate::view::{View, ViewMut};
 
@@ -29,6 +30,10 @@ const ROUTE_TOKENS: usize = 4;
 /// Threads of a block of the product, and rows of weights per wave.
 const THREADS: u32 = 128;
 const PER_WAVE: u32 = 4;
+/// The most rows of a tile, and of one that is not for matrix units; the most tiles.
+const MAX_TILE_ROWS: usize = 128;
+const MAX_SIMT_ROWS: usize = 8;
+const MAX_TILES: usize = 0xffff;
 
 /// How router logits become the scores of experts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -123,6 +128,44 @@ impl ExpertTiles<'_> {
     pub fn count(assignments: usize, experts: usize, rows: usize) -> usize {
         // Each expert has at most one tile that is not full.
         (assignments / rows.max(1) + experts).min(assignments)
+    }
+}
+
+/// The matrices of all experts, checked, with a bias each that is not.
+#[derive(Clone, Copy)]
+struct Matrices<'a> {
+    experts: usize,
+    rows: usize,
+    columns: usize,
+    codes: View<'a>,
+    row_bytes: usize,
+    bias: Option<View<'a>>,
+    /// For matrix units, unless they are `f32`.
+    format: Option<Format>,
+}
+
+impl<'a> Matrices<'a> {
+    fn of(op: &'static str, weights: &ExpertWeights<'a>, bias: Option<&View<'a>>) -> Result<Matrices<'a>> {
+        let bias = bias.copied();
+        match weights {
+            ExpertWeights::Plain(view) => {
+                check_dtype(op, "weights", view, &FLOATS)?;
+                let [experts, rows, columns] = sizes(op, "weights", view, "experts, rows, columns")?;
+                check_contiguous(op, "weights", view)?;
+                let format = (view.dtype() != DType::F32).then_some(Format::Plain(view.dtype()));
+                Ok(Matrices { experts, rows, columns, codes: *view, row_bytes: columns * view.dtype().size(), bias, format })
+            }
+            ExpertWeights::Quant(view, experts) => {
+                let ([rows, columns], experts) = (view.shape(), *experts);
+                if experts == 0 || !rows.is_multiple_of(experts) || matches!(view.quant(), Quant::Int8 | Quant::Int4(_)) {
+                    let reason =
+                        format!("expected a GGUF type and rows divisible by the {experts} experts, got {} with {rows} rows", view.quant());
+                    return Err(Error::BadArgument { op: op.to_owned(), reason });
+                }
+                let format = Some(Format::Quant(view.quant()));
+                Ok(Matrices { experts, rows: rows / experts, columns, codes: view.codes, row_bytes: view.row_bytes(), bias, format })
+            }
+        }
     }
 }
 
@@ -298,7 +341,9 @@ impl Kernels {
     /// Multiplies each assignment with its expert's matrix, and adds the expert's row of `bias`, `f32` of (experts, rows).
     ///
     /// `x` is (assignments / share, columns): assignment `i` has row `i / share`. The result is (assignments, rows). Both are `f32`, `f16` or
-    /// `bf16` with adjacent elements of a row. Sums are `f32`.
+    /// `bf16` with adjacent elements of a row. Sums are `f32`. With tiles of [`Kernels::matrix_tile_rows`], products are those of 16-bit
+    /// floats on matrix units: activations are rounded to the type of the weights, or with quantized weights both are rounded to `f16`, as
+    /// with [`ActivationPrecision::Float16`](crate::ActivationPrecision::Float16). With smaller tiles they are exact.
     pub fn grouped_matmul(
         &self,
         stream: &Stream,
@@ -310,76 +355,29 @@ impl Kernels {
     ) -> Result<()> {
         let op = "grouped_matmul";
         let out = out.as_view();
-        check_dtype(op, "input", x, &FLOATS)?;
-        check_dtype(op, "result", &out, &FLOATS)?;
-        let (experts, rows, columns, codes, row_bytes) = match weights {
-            ExpertWeights::Plain(view) => {
-                check_dtype(op, "weights", view, &FLOATS)?;
-                let [experts, rows, columns] = sizes(op, "weights", view, "experts, rows, columns")?;
-                check_contiguous(op, "weights", view)?;
-                (experts, rows, columns, *view, columns * view.dtype().size())
-            }
-            ExpertWeights::Quant(view, experts) => {
-                let [rows, columns] = view.shape();
-                if *experts == 0 || !rows.is_multiple_of(*experts) || matches!(view.quant(), Quant::Int8 | Quant::Int4(_)) {
-                    let reason =
-                        format!("expected a GGUF type and rows divisible by the {experts} experts, got {} with {rows} rows", view.quant());
-                    return Err(Error::BadArgument { op: op.to_owned(), reason });
-                }
-                (*experts, rows / experts, columns, view.codes, view.row_bytes())
-            }
-        };
-        let [x_rows, found] = sizes(op, "input", x, "rows, columns")?;
-        let [assignments, _] = sizes(op, "result", &out, "assignments, rows")?;
-        check_shape(op, "result", &out, &[assignments, rows])?;
-        check_shape(op, "order", &tiles.order, &[assignments])?;
-        if found != columns || (x_rows == 0) != (assignments == 0) || (x_rows > 0 && !assignments.is_multiple_of(x_rows)) {
-            return Err(shape_error(op, "input", x, format!("[{assignments} / n, {columns}]")));
-        }
-        let count = ExpertTiles::count(assignments, experts, tiles.rows);
-        check_shape(op, "tiles", &tiles.tiles, &[count, 3])?;
-        if !tiles.rows.is_power_of_two() || tiles.rows > 8 {
-            return Err(Error::BadArgument {
-                op: op.to_owned(),
-                reason: format!("expected tiles of 1, 2, 4 or 8 rows, got {}", tiles.rows),
-            });
-        }
-        for (what, view) in [("order", tiles.order), ("tiles", tiles.tiles)] {
-            check_same_dtype(op, what, view, DType::U32)?;
-            check_contiguous(op, what, &view)?;
-        }
-        let bias = bias.map(|bias| ("bias", *bias));
-        if let Some((what, bias)) = bias {
-            check_same_dtype(op, what, bias, DType::F32)?;
-            check_shape(op, what, &bias, &[experts, rows])?;
-            check_contiguous(op, what, &bias)?;
-        }
-        for (what, view) in [("input", *x), ("result", out)] {
-            if columns > 1 && view.layout().strides()[1] != 1 && view.layout().shape()[1] > 1 {
-                return Err(shape_error(op, what, &view, "contiguous rows"));
-            }
-        }
-        let inputs = [("weights", codes), ("input", *x), ("order", tiles.order), ("tiles", tiles.tiles)].into_iter().chain(bias);
-        self.check_devices(op, stream, inputs.clone().chain([("result", out)]))?;
-        for (what, view) in inputs {
-            check_no_overlap(op, what, &view, &out)?;
-        }
+        let matrix = Matrices::of(op, weights, bias)?;
+        let count = self.check_grouped(op, stream, &[matrix], tiles, x, &out)?;
         if out.layout().is_empty() {
             return Ok(());
         }
+        if tiles.rows > MAX_SIMT_ROWS {
+            let views = [tiles.order, tiles.tiles, *x, out];
+            return self.grouped_on_matrix_units(op, stream, &[matrix], tiles.rows, views);
+        }
         let small = |number: usize| small(op, "rows or columns", number).map(|number| number as u32);
+        let assignments = out.layout().shape()[0];
         let params = GroupedParams {
-            rows: small(rows)?,
-            columns: small(columns)?,
-            share: small(assignments / x_rows)?,
+            rows: small(matrix.rows)?,
+            columns: small(matrix.columns)?,
+            share: small(assignments / x.layout().shape()[0])?,
             padding: 0,
-            weights_row: row_bytes as u64,
+            weights_row: matrix.row_bytes as u64,
             x_row: x.layout().strides()[0] as u64,
             out_row: out.layout().strides()[0] as u64,
         };
         let (name, quantized, vectors) = match weights {
             ExpertWeights::Plain(view) => {
-                (view.dtype().name(), false, packed(view, 8.min(16 / view.dtype().size())) && columns.is_multiple_of(8))
+                (view.dtype().name(), false, packed(view, 8.min(16 / view.dtype().size())) && matrix.columns.is_multiple_of(8))
             }
             ExpertWeights::Quant(view, _) => (view.quant().cuda_name(), true, false),
         };
@@ -387,17 +385,139 @@ impl Kernels {
         let per_block = THREADS / self.device().info().wave_size.max(1) * PER_WAVE;
         let launch = Launch::new([small(count)?, params.rows.div_ceil(per_block), 1], [THREADS, 1, 1]).pdl();
         let args = (
-            codes.start(),
+            matrix.codes.start(),
             x.start(),
             tiles.order.start(),
             tiles.tiles.start(),
-            pointer(bias.map(|(_, bias)| bias)),
+            pointer(matrix.bias),
             out.start(),
             Arg::value(&params),
         );
         // SAFETY: the kernel was compiled for these types; shapes were checked, and the tiles are those of `moe_sort`, whose experts and
         // assignments are in range.
         unsafe { kernels[0].launch(stream, launch, args) }.map_err(launch_error(op))
+    }
+
+    /// Computes silu(x · gate) · (x · up) for each assignment and its expert's matrices, of one type and shape, on matrix units. `biases` are
+    /// those of gate and up.
+    ///
+    /// As [`Kernels::grouped_matmul`] with tiles of [`Kernels::matrix_tile_rows`], but for one launch that reads activations once.
+    #[allow(clippy::too_many_arguments, reason = "two matrices with their biases")]
+    pub fn grouped_swiglu(
+        &self,
+        stream: &Stream,
+        gate: &ExpertWeights<'_>,
+        up: &ExpertWeights<'_>,
+        tiles: &ExpertTiles<'_>,
+        x: &View<'_>,
+        biases: Option<[&View<'_>; 2]>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        let op = "grouped_swiglu";
+        let out = out.as_view();
+        let matrices = [Matrices::of(op, gate, biases.map(|[gate, _]| gate))?, Matrices::of(op, up, biases.map(|[_, up]| up))?];
+        let shape = |matrix: &Matrices<'_>| (matrix.experts, matrix.rows, matrix.columns, matrix.format);
+        if shape(&matrices[0]) != shape(&matrices[1]) {
+            return Err(Error::BadArgument { op: op.to_owned(), reason: "expected gate and up of one type and shape".to_owned() });
+        }
+        self.check_grouped(op, stream, &matrices, tiles, x, &out)?;
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        self.grouped_on_matrix_units(op, stream, &matrices, tiles.rows, [tiles.order, tiles.tiles, *x, out])
+    }
+
+    /// Returns the rows of a tile that suit this many assignments on matrix units: 16 to 128; `None` if the device has none, or not for these
+    /// weights.
+    pub fn matrix_tile_rows(&self, weights: &ExpertWeights<'_>, assignments: usize) -> Option<usize> {
+        let matrix = Matrices::of("grouped_matmul", weights, None).ok()?;
+        let format = matrix.format.filter(|format| format.fits(matrix.codes.address(), matrix.row_bytes))?;
+        // As many as an expert gets on average: a tile that is not full costs as much.
+        let average = assignments.div_ceil(matrix.experts.max(1));
+        Tile::choose(self.device().info(), format, average).map(|tile| tile.vectors())
+    }
+
+    fn grouped_on_matrix_units(
+        &self,
+        op: &str,
+        stream: &Stream,
+        matrices: &[Matrices<'_>],
+        tile_rows: usize,
+        views: [View<'_>; 4],
+    ) -> Result<()> {
+        let count = views[1].layout().shape()[0];
+        if count > MAX_TILES {
+            return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{count} tiles exceed the limit of {MAX_TILES}") });
+        }
+        let unsupported = || {
+            let reason =
+                format!("tiles of {tile_rows} rows need matrix units and aligned weights that are not f32; see `matrix_tile_rows`");
+            Error::BadArgument { op: op.to_owned(), reason }
+        };
+        let operands: Vec<ExpertMatrices<'_>> = matrices
+            .iter()
+            .map(|matrix| {
+                let format = matrix.format.filter(|format| format.fits(matrix.codes.address(), matrix.row_bytes))?;
+                let Matrices { codes, row_bytes, rows, columns, bias, .. } = *matrix;
+                Some(ExpertMatrices { format, codes, row_bytes, rows, columns, bias })
+            })
+            .collect::<Option<_>>()
+            .ok_or_else(unsupported)?;
+        let info = self.device().info();
+        let tile = Tile::choose(info, operands[0].format, tile_rows).filter(|tile| tile.vectors() == tile_rows).ok_or_else(unsupported)?;
+        self.grouped_product_f16(stream, op, &tile, &operands, views)
+    }
+
+    /// Checks the operands of a grouped product. Returns the number of tiles.
+    fn check_grouped(
+        &self,
+        op: &'static str,
+        stream: &Stream,
+        matrices: &[Matrices<'_>],
+        tiles: &ExpertTiles<'_>,
+        x: &View<'_>,
+        out: &View<'_>,
+    ) -> Result<usize> {
+        check_dtype(op, "input", x, &FLOATS)?;
+        check_dtype(op, "result", out, &FLOATS)?;
+        let Matrices { experts, rows, columns, .. } = matrices[0];
+        let [x_rows, found] = sizes(op, "input", x, "rows, columns")?;
+        let [assignments, _] = sizes(op, "result", out, "assignments, rows")?;
+        check_shape(op, "result", out, &[assignments, rows])?;
+        check_shape(op, "order", &tiles.order, &[assignments])?;
+        if found != columns || (x_rows == 0) != (assignments == 0) || (x_rows > 0 && !assignments.is_multiple_of(x_rows)) {
+            return Err(shape_error(op, "input", x, format!("[{assignments} / n, {columns}]")));
+        }
+        let count = ExpertTiles::count(assignments, experts, tiles.rows);
+        check_shape(op, "tiles", &tiles.tiles, &[count, 3])?;
+        if !tiles.rows.is_power_of_two() || tiles.rows > MAX_TILE_ROWS {
+            return Err(Error::BadArgument {
+                op: op.to_owned(),
+                reason: format!("expected tiles of a power of two up to {MAX_TILE_ROWS} rows, got {}", tiles.rows),
+            });
+        }
+        for (what, view) in [("order", tiles.order), ("tiles", tiles.tiles)] {
+            check_same_dtype(op, what, view, DType::U32)?;
+            check_contiguous(op, what, &view)?;
+        }
+        let biases = || matrices.iter().filter_map(|matrix| Some(("bias", matrix.bias?)));
+        for (what, bias) in biases() {
+            check_same_dtype(op, what, bias, DType::F32)?;
+            check_shape(op, what, &bias, &[experts, rows])?;
+            check_contiguous(op, what, &bias)?;
+        }
+        for (what, view) in [("input", *x), ("result", *out)] {
+            if columns > 1 && view.layout().strides()[1] != 1 && view.layout().shape()[1] > 1 {
+                return Err(shape_error(op, what, &view, "contiguous rows"));
+            }
+        }
+        let weights = matrices.iter().map(|matrix| ("weights", matrix.codes));
+        let inputs = weights.chain([("input", *x), ("order", tiles.order), ("tiles", tiles.tiles)]).chain(biases());
+        self.check_devices(op, stream, inputs.clone().chain([("result", *out)]))?;
+        for (what, view) in inputs {
+            check_no_overlap(op, what, &view, out)?;
+        }
+        Ok(count)
     }
 
     /// Sums the results of each token's experts: `x` is `f32` of (tokens · used, columns), `weights` `f32` of (tokens, used), and the result

@@ -1,5 +1,6 @@
 //! Quantized weights: quantization, dequantization and matrix products.
 
+pub(crate) mod gemm_f16;
 pub(crate) mod view;
 
 use bytemuck::{Pod, Zeroable};
@@ -15,6 +16,7 @@ use crate::quant::view::{Quant, QuantView, QuantViewMut};
 use crate::view::{View, ViewMut};
 
 static QUANTIZE: SourceFile = source_file!("quant/quantize.cu", &[""]);
+static QUANTIZE_WIDE: SourceFile = source_file!("quant/quantize_wide.cu", &[""]);
 static DEQUANTIZE: SourceFile = source_file!("quant/dequantize.cu", &[""]);
 static GEMV_SIMT: SourceFile = source_file!("quant/gemv_simt.cu", &[""]);
 static GEMV_MMA: SourceFile = source_file!("quant/gemv_mma.cu", &[""]);
@@ -29,6 +31,7 @@ struct QuantizeParams {
     out_row: u64,
     rows: u64,
     columns: u64,
+    wide: u64,
 }
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -99,7 +102,12 @@ pub enum ActivationPrecision {
     /// May be rounded to 16-bit fixed point: on NVIDIA's matrix units each element becomes an integer in ±32512 relative to the largest in
     /// its block of 32; a NaN or infinite element makes the results NaN. Elsewhere as [`ActivationPrecision::F32`].
     Int16,
-    /// 8-bit: activations are quantized to [`Quant::Q8_1`] first, which is the fastest.
+    /// May be 16-bit floats, activations and dequantized weights, whose products are added in f32 on matrix units: the fastest for several
+    /// vectors. Both are rounded to `f16`; with many vectors (256 or more, 1,024 on Hopper), the vendor's library multiplies 16-bit activations
+    /// as they are with weights rounded to their type. Activations above 2²⁰ or weights above 4,094 may become infinite; activations below
+    /// 2⁻¹⁰ and weights below 2⁻¹⁸ lose precision. A single vector, and devices without matrix units: as [`ActivationPrecision::Int16`].
+    Float16,
+    /// 8-bit: activations are quantized to [`Quant::Q8_1`] first, which is the fastest for one vector.
     Int8,
 }
 
@@ -210,6 +218,8 @@ struct MmaPlan {
     shared: usize,
 }
 
+/// From this number of vectors on, products of f16 on matrix units are faster.
+const FLOAT16_FROM: usize = 2;
 /// Up to this many vectors the int16 kernel is faster.
 const FEW: usize = 32;
 /// The most stages of weights in flight.
@@ -296,6 +306,13 @@ fn quantize_program(quant: Quant, dtype: DType) -> Program {
     Program::new(&QUANTIZE, op, &[quant.cuda_name(), dtype.name()], &[])
 }
 
+/// Types that [`QUANTIZE_WIDE`] writes.
+const WIDE: [Quant; 3] = [Quant::Q4_0, Quant::Q8_0, Quant::Q8_1];
+
+fn quantize_wide_program(quant: Quant, dtype: DType) -> Program {
+    Program::new(&QUANTIZE_WIDE, "quantize_wide", &[quant.cuda_name(), dtype.name()], &[])
+}
+
 fn dequantize_program(quant: Quant, dtype: DType) -> Program {
     Program::new(&DEQUANTIZE, "dequantize", &[quant.cuda_name(), dtype.name()], &[("UNROLL", 1)])
 }
@@ -313,12 +330,14 @@ fn tile_bytes(quant: Quant) -> usize {
 
 /// Lists the programs.
 pub(crate) fn programs() -> Vec<Program> {
-    let mut programs = Vec::new();
+    let mut programs = gemm_f16::common_programs();
+    programs.extend(WIDE.iter().flat_map(|quant| FLOATS.map(|dtype| quantize_wide_program(*quant, dtype))));
     for quant in Quant::ALL.into_iter().filter(|quant| !matches!(quant, Quant::Int4(32 | 64))) {
         for dtype in FLOATS {
             programs.extend([quantize_program(quant, dtype), dequantize_program(quant, dtype)]);
         }
         programs.push(gemm_program(quant, DType::F32));
+        programs.extend(gemm_f16::programs(quant));
         let large = DeviceLimits { lanes: 32, shared: 227 << 10, multiprocessors: 132, copies: true };
         let small = DeviceLimits { lanes: 64, shared: 64 << 10, multiprocessors: 304, copies: false };
         for (limits, vectors) in [(large, 1), (small, 1), (small, 4)] {
@@ -388,11 +407,28 @@ impl Kernels {
         if rows * columns == 0 {
             return Ok(());
         }
+        let wide = x.layout().is_contiguous() && x.address().is_multiple_of(16);
+        if wide && out.codes.address().is_multiple_of(16) && WIDE.contains(&out.quant) {
+            let kernels = self.load(&quantize_wide_program(out.quant, x.dtype()))?;
+            let blocks = rows * columns / 32;
+            let each = 8 * 4 * 16 / x.dtype().size();
+            let launch = Launch::new([blocks.div_ceil(each).min(MAX_BLOCKS) as u32, 1, 1], [THREADS, 1, 1]);
+            // SAFETY: the kernel takes these arguments; x and the blocks are contiguous and aligned, and have this many blocks.
+            let launched = unsafe { kernels[0].launch(stream, launch, (out.codes.start(), x.start(), blocks as u64)) };
+            return launched.map_err(launch_error(&op));
+        }
         let kernels = self.load(&quantize_program(out.quant, x.dtype()))?;
         let waves = if out.quant == Quant::Int8 { rows } else { (rows * (columns / out.quant.block_size())).div_ceil(8) };
         let launch = Launch::new([waves.min(MAX_BLOCKS) as u32, 1, 1], [THREADS, 1, 1]);
         let (x_row, x_stride) = row_and_column_strides(x);
-        let source = QuantizeParams { x_row, x_stride, out_row: out.row_bytes() as u64, rows: rows as u64, columns: columns as u64 };
+        let source = QuantizeParams {
+            x_row,
+            x_stride,
+            out_row: out.row_bytes() as u64,
+            rows: rows as u64,
+            columns: columns as u64,
+            wide: wide.into(),
+        };
         let ([codes, scales, zeros], groups) = (out.args(), out.groups());
         let args = (codes, scales, zeros, x.start(), Arg::value(&source), Arg::value(&groups));
         // SAFETY: the kernel takes these arguments; it reads the input at its strides and writes whole blocks of rows, as checked.
@@ -455,7 +491,15 @@ impl Kernels {
             [vectors, found] if found == columns => vectors,
             _ => return Err(shape_error(&op, "input", x, format!("[{columns}] or [vectors, {columns}]"))),
         };
-        let floats = Input { data: *x, blocks: None, int16: activations == ActivationPrecision::Int16 };
+        let int16 = matches!(activations, ActivationPrecision::Int16 | ActivationPrecision::Float16);
+        let floats = Input { data: *x, blocks: None, int16 };
+        if activations == ActivationPrecision::Float16 && vectors >= FLOAT16_FROM {
+            self.check_product(stream, &op, weights, floats, vectors, &out.as_view())?;
+            let work = gemm_f16::Operands { op: &op, weights, x: *x, vectors };
+            if weights.shape.iter().all(|size| *size > 0) && self.product_f16(stream, &work, out)? {
+                return Ok(());
+            }
+        }
         if activations != ActivationPrecision::Int8 {
             return self.product(stream, &op, weights, floats, vectors, out);
         }

@@ -10,58 +10,16 @@
 #define U f32
 #endif
 
-#include "quant/blocks.cuh"
+#include "common/pack.cuh"
+#include "quant/quantize.cuh"
 
 struct QuantizeParams {
     // Row and column stride in elements; row pitch of the blocks in bytes.
     u64 x_row, x_stride, out_row;
     u64 rows, columns;
+    // Whether x is contiguous in rows that are aligned to 16 bytes.
+    u64 wide;
 };
-
-// Products and sums that are rounded separately (no FMA).
-#if defined(__AMDGCN__)
-#pragma clang fp contract(off)
-__device__ inline f32 multiply_rn(f32 a, f32 b) { return a * b; }
-__device__ inline f32 add_rn(f32 a, f32 b) { return a + b; }
-#pragma clang fp contract(on)
-#else
-__device__ inline f32 multiply_rn(f32 a, f32 b) { return __fmul_rn(a, b); }
-__device__ inline f32 add_rn(f32 a, f32 b) { return __fadd_rn(a, b); }
-#endif
-__device__ inline f32 inverse(f32 d) { return d != 0 ? 1.0f / d : 0.0f; }
-__device__ inline f32 round_clamped(f32 x, f32 least, f32 most) { return fminf(fmaxf(rintf(x), least), most); }
-
-// Reductions over groups of COUNT lanes.
-#define LANE_REDUCE(FUNCTION, TYPE, EXPRESSION)                                                                                    \
-    template <int COUNT, int FROM = 1> __device__ inline TYPE FUNCTION(TYPE a) {                                                   \
-        _Pragma("unroll") for (int apart = FROM; apart < COUNT; apart *= 2) {                                                      \
-            const TYPE b = __shfl_xor_sync(0xffffffffu, a, apart);                                                                 \
-            a = EXPRESSION;                                                                                                        \
-        }                                                                                                                          \
-        return a;                                                                                                                  \
-    }
-LANE_REDUCE(sum_of, f32, a + b)
-LANE_REDUCE(max_of, f32, fmaxf(a, b))
-LANE_REDUCE(min_of, f32, fminf(a, b))
-LANE_REDUCE(bits_of, u32, a | b)
-LANE_REDUCE(count_of, i32, a + b)
-
-// The value of largest magnitude among COUNT lanes, the first of equals.
-template <int COUNT> __device__ inline f32 largest_of(f32 x) {
-    f32 value = x == x ? x : 0.0f;
-    int from = threadIdx.x;
-#pragma unroll
-    for (int apart = 1; apart < COUNT; apart *= 2) {
-        const f32 other = __shfl_xor_sync(0xffffffffu, value, apart);
-        const int there = __shfl_xor_sync(0xffffffffu, from, apart);
-        const bool take = fabsf(other) > fabsf(value) || (fabsf(other) == fabsf(value) && there < from);
-        value = take ? other : value;
-        from = take ? there : from;
-    }
-    return value;
-}
-
-__device__ inline void put_half(u8 *at, f32 x) { *(u16 *)at = to_f16(x); }
 
 // Stores the low 4 bits of 32 codes in 16 bytes: lane i's and lane i + 16's.
 __device__ inline void put_nibbles(u8 *at, u32 code, int lane) {
@@ -438,21 +396,42 @@ template <> struct Encode<iq4_xs> {
 };
 
 #if defined(OP_quantize)
+// Eight consecutive blocks at a time, which go through shared memory: as 16-byte stores where the result is aligned.
 template <class F, class X> __device__ inline void blocks(u8 *out, const X *x, const QuantizeParams &p) {
+    __shared__ uint4 staging[(8 * F::BYTES + 15) / 16];
+    u8 *const staged = (u8 *)staging;
     const u64 each = p.columns / F::BLOCK, all = p.rows * each;
-    const int lane = threadIdx.x % 32;
-    for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < all; i += (u64)gridDim.x * blockDim.x / 32) {
+    const int lane = threadIdx.x % 32, own = threadIdx.x / 32;
+#pragma unroll 1
+    for (u64 first = (u64)blockIdx.x * 8; first < all; first += (u64)gridDim.x * 8) {
+        // The last block is repeated: all lanes take part in the shuffles.
+        const u64 i = first + own < all ? first + own : all - 1;
         const u64 row = i / each, block = i % each;
         const X *from = x + row * p.x_row + block * F::BLOCK * p.x_stride;
-        u8 *to = out + row * p.out_row + block * F::BYTES;
         if constexpr (F::BLOCK == 32) {
-            Encode<F>::put(to, widen(from[lane * p.x_stride]), lane);
+            Encode<F>::put(staged + own * F::BYTES, widen(from[lane * p.x_stride]), lane);
         } else {
             f32 values[8];
+            if (p.wide) {
+                constexpr int EACH = 16 / sizeof(X) < 8 ? 16 / sizeof(X) : 8;
 #pragma unroll
-            for (int k = 0; k < 8; ++k) values[k] = widen(from[(lane * 8 + k) * p.x_stride]);
-            Encode<F>::put(to, values, lane);
+                for (int k = 0; k < 8; k += EACH) {
+                    const Pack<X, EACH> pack = get<X, EACH>(from + lane * 8 + k);
+#pragma unroll
+                    for (int j = 0; j < EACH; ++j) values[k + j] = widen(pack.at[j]);
+                }
+            } else {
+#pragma unroll
+                for (int k = 0; k < 8; ++k) values[k] = widen(from[(lane * 8 + k) * p.x_stride]);
+            }
+            Encode<F>::put(staged + own * F::BYTES, values, lane);
         }
+        __syncthreads();
+        u8 *to = out + first * F::BYTES;
+        const int bytes = (int)(all - first < 8 ? all - first : 8) * F::BYTES, whole = (u64)to % 16 == 0 ? bytes / 16 : 0;
+        for (int k = threadIdx.x; k < whole; k += 256) ((uint4 *)to)[k] = staging[k];
+        for (int k = whole * 16 + threadIdx.x; k < bytes; k += 256) to[k] = staged[k];
+        __syncthreads();
     }
 }
 extern "C" __global__ void __launch_bounds__(256) NAME(u8 *out, void *, u8 *, const U *x, QuantizeParams p, Groups) {

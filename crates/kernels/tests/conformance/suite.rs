@@ -39,7 +39,12 @@ impl Suite {
 
     /// Whether sizes that fill a GPU are to be tried, too: a virtual one would take hours.
     pub fn fills(&self) -> bool {
-        full() && !self.kernels.device().name().starts_with("vgpu:")
+        full() && !self.is_virtual()
+    }
+
+    /// Whether the device is a virtual one.
+    pub fn is_virtual(&self) -> bool {
+        self.kernels.device().name().starts_with("vgpu:")
     }
 }
 

@@ -5,6 +5,7 @@ mod case;
 mod conv;
 mod cpu;
 mod elementwise;
+mod experts;
 mod image;
 mod index;
 mod matrix;
@@ -199,6 +200,7 @@ fn all_cases(sizes: Sizes) -> Vec<Case> {
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
     cases.extend(quant::cases(sizes));
+    cases.extend(experts::cases(sizes));
     cases.extend(random::cases(sizes));
     cases
 }

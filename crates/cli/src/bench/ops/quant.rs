@@ -2,7 +2,7 @@
 
 use half::f16;
 use warpwave_gpu::Buffer;
-use warpwave_kernels::{ActivationPrecision, DType, Layout, Quant, QuantView, QuantViewMut, View, ViewMut};
+use warpwave_kernels::{ActivationPrecision, DType, Layout, Matmul, Quant, QuantView, QuantViewMut, View, ViewMut};
 
 use super::super::super::Failure;
 use super::case::{Bench, Case, Run, Sizes, Work};
@@ -39,12 +39,18 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     for quant in [Quant::Q4K, Quant::Q8_0] {
         cases.extend([8, 16].map(|vectors| product(quant, ActivationPrecision::F32, large, large, vectors)));
     }
+    // Prompts and batches of a language model.
+    for quant in [Quant::Q4K, Quant::Q8_0, Quant::Q4_0, Quant::Mxfp4] {
+        let vectors = [(2, 2), (8, 3), (16, 8), (32, 9), (64, 16), (128, 17), (512, 33)].map(|(real, small)| sizes.of(real, small));
+        cases.extend(vectors.map(|vectors| product(quant, ActivationPrecision::Float16, medium, medium, vectors)));
+    }
+    cases.extend([64, 128, 512].map(|vectors| dequantized_product(Quant::Q4K, medium, medium, sizes.of(vectors, vectors / 32))));
     cases.push(product_q8(Quant::Q4K, large, large));
     cases
 }
 
 /// Random weights, with the number of their bytes.
-struct Weights {
+pub(super) struct Weights {
     quant: Quant,
     shape: [usize; 2],
     codes: Buffer<u8>,
@@ -73,7 +79,7 @@ impl Weights {
         })
     }
 
-    fn new(bench: &Bench, quant: Quant, rows: usize, columns: usize) -> Result<Weights, Failure> {
+    pub(super) fn new(bench: &Bench, quant: Quant, rows: usize, columns: usize) -> Result<Weights, Failure> {
         let mut weights = Weights::room(bench, quant, rows, columns)?;
         let numbers = bench.normal(DType::F16, rows * columns)?;
         let numbers = View::of_bytes(&numbers, DType::F16, Layout::contiguous(&[rows, columns])?)?;
@@ -82,7 +88,7 @@ impl Weights {
         Ok(weights)
     }
 
-    fn view(&self) -> Result<QuantView<'_>, warpwave_kernels::Error> {
+    pub(super) fn view(&self) -> Result<QuantView<'_>, warpwave_kernels::Error> {
         let [rows, columns] = self.shape;
         match self.quant {
             Quant::Int8 => QuantView::int8(&self.codes, &self.rows, rows, columns),
@@ -148,6 +154,7 @@ fn product(quant: Quant, activations: ActivationPrecision, rows: usize, columns:
     let how = match activations {
         ActivationPrecision::F32 => "exact",
         ActivationPrecision::Int16 => "rounded",
+        ActivationPrecision::Float16 => "float16",
         ActivationPrecision::Int8 => "int8",
     };
     let work = match vectors {
@@ -157,6 +164,26 @@ fn product(quant: Quant, activations: ActivationPrecision, rows: usize, columns:
     let plural = if vectors == 1 { "" } else { "s" };
     let name = format!("quant_matmul {quant} {how} {rows}x{columns}, {vectors} vector{plural}");
     beside_bf16(Case::new(name, work, make), rows, columns, vectors)
+}
+
+/// The alternative to [`ActivationPrecision::Float16`]: weights are dequantized to bf16 for the library at each product.
+fn dequantized_product(quant: Quant, rows: usize, columns: usize, vectors: usize) -> Case {
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (weights, mut plain) = (Weights::new(bench, quant, rows, columns)?, bench.room(DType::Bf16, rows * columns)?);
+        let (x, mut out) = (bench.normal(DType::Bf16, vectors * columns)?, bench.room(DType::Bf16, vectors * rows)?);
+        let run: Run = Box::new(move || {
+            let layout = Layout::contiguous(&[rows, columns])?;
+            kernels.dequantize(&stream, &weights.view()?, &mut ViewMut::of_bytes(&mut plain, DType::Bf16, layout)?)?;
+            let plain = View::of_bytes(&plain, DType::Bf16, layout.transpose(0, 1)?)?;
+            let x = View::of_bytes(&x, DType::Bf16, Layout::contiguous(&[vectors, columns])?)?;
+            let mut out = ViewMut::of_bytes(&mut out, DType::Bf16, Layout::contiguous(&[vectors, rows])?)?;
+            Ok(kernels.matmul(&stream, &Matmul::new(), &x, &plain, &mut out)?)
+        });
+        Ok(run)
+    };
+    let name = format!("dequantize {quant} and matmul {rows}x{columns}, {vectors} vectors");
+    beside_bf16(Case::new(name, Work::Flops(2 * (rows * columns * vectors) as u64), make), rows, columns, vectors)
 }
 
 /// One vector that is quantized beforehand.

@@ -2,6 +2,7 @@
 //!
 //! Some pairs of operation and type by default, each of both among them; all pairs with `WARPWAVE_TEST_FULL=1`.
 
+mod grouped;
 mod reference;
 
 use std::collections::BTreeSet;
@@ -15,7 +16,10 @@ use crate::common::values::{Value, decode, encode, format, round, ulp};
 use crate::common::{Random, devices, full, seed};
 use crate::suite::{BEHIND, Suite, on_each_device, places, room};
 
-const OPS: [&str; 6] = ["quantize", "dequantize", "quant_matmul", "quant_matmul rounded", "quant_matmul int8", "quant_matmul tiles"];
+const OPS: [&str; 7] =
+    ["quantize", "dequantize", "quant_matmul", "quant_matmul rounded", "quant_matmul float16", "quant_matmul int8", "quant_matmul tiles"];
+const PRECISIONS: [ActivationPrecision; 4] =
+    [ActivationPrecision::F32, ActivationPrecision::Int16, ActivationPrecision::Float16, ActivationPrecision::Int8];
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// Random blocks. Scales are of ordinary size, or any.
@@ -267,15 +271,18 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let vectors = match op {
         "quant_matmul tiles" => 9 + random.below(90),
         "quant_matmul int8" => [1, 1, 2, 3, 4, 7, 8][random.below(7)],
+        // More take too long on a virtual GPU.
+        "quant_matmul float16" => [2, 8, 17, 31, 64, 65, 129, 200][random.below(if suite.is_virtual() { 6 } else { 8 })],
         _ => [1, 1, 2, 3, 4, 7, 8, 9, 17, 33][random.below(10)],
     };
     // More than a chunk sometimes, more rows than two waves have, and a part of a tile.
     let (rows, columns) = (1 + random.below(21), 256 * [1, 2, 3, 9][random.below(4)]);
     let columns = if quant.block_size() <= 128 && random.below(2) == 0 { columns + 128 } else { columns };
-    let rows = if op == "quant_matmul tiles" && random.below(4) == 0 { rows + 120 } else { rows };
+    let tiled = matches!(op, "quant_matmul tiles" | "quant_matmul float16");
+    let rows = if tiled && random.below(4) == 0 { rows + 120 } else { rows };
     let (rows, columns) =
         if many { (if vectors > 9 { 500 } else { 5000 } + random.below(1000), columns.min(512)) } else { (rows, columns) };
-    let packed = draw(quant, rows, columns, dtype == DType::F32 && random.below(3) == 0, random);
+    let packed = draw(quant, rows, columns, dtype == DType::F32 && op != "quant_matmul float16" && random.below(3) == 0, random);
     // Of ordinary magnitude, or adjacent ones of very different magnitudes.
     let rough = random.below(3) == 0;
     let size = |random: &mut Random| if rough { [1.0, 1e-4, 0.03, 2e3][random.below(4)] } else { 1.0 };
@@ -291,6 +298,7 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let activations = match op {
         "quant_matmul" => ActivationPrecision::F32,
         "quant_matmul rounded" => ActivationPrecision::Int16,
+        "quant_matmul float16" => ActivationPrecision::Float16,
         _ => ActivationPrecision::Int8,
     };
     let mut target = ViewMut::of_bytes(&mut out, dtype, layout).unwrap();
@@ -298,7 +306,7 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let found = suite.stream.download(&out).unwrap();
 
     let exact: Vec<f64> = match activations {
-        ActivationPrecision::F32 | ActivationPrecision::Int16 => x.iter().map(|v| f64::from(*v)).collect(),
+        ActivationPrecision::F32 | ActivationPrecision::Int16 | ActivationPrecision::Float16 => x.iter().map(|v| f64::from(*v)).collect(),
         ActivationPrecision::Int8 => {
             let codes = x.chunks(32).flat_map(|block| pack32(Quant::Q8_1, block)).collect();
             let packed = Varlen { quant: Quant::Q8_1, shape: [vectors, columns], codes, scales: Vec::new(), zeros: None };
@@ -316,7 +324,10 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
             let sum: f64 = w.iter().zip(x).map(|(w, x)| w.value() * x).sum();
             let size: f64 = w.iter().zip(x).map(|(w, x)| w.size() * x.abs()).sum();
             let rounded: f64 = w.iter().enumerate().map(|(i, w)| w.size() * off[i / 32]).sum();
-            wanted.push((sum, 24.0 * size * 2f64.powi(-24) + rounded));
+            // Activations, scales, minimums and weights are rounded to f16; a sixteenth of x and 16 times the weights may be flushed to 0.
+            let tiny: f64 = w.iter().zip(x).map(|(w, x)| w.size() * 2f64.powi(-10) + x.abs() * 2f64.powi(-18)).sum();
+            let half = if op == "quant_matmul float16" { 3.01 * size * 2f64.powi(-11) + tiny } else { 0.0 };
+            wanted.push((sum, 24.0 * size * 2f64.powi(-24) + rounded + half));
         }
     }
     compare(&format!("{op} of {quant}, {rows} × {columns} with {vectors}"), dtype, &layout, &poison, &found, &wanted)
@@ -372,7 +383,7 @@ fn empty_quantized_products() {
         let x = stream.alloc::<f32>(0).unwrap();
         let mut out = stream.upload(&[7f32; 6]).unwrap();
         let none = QuantView::new(Quant::Q4_0, &empty, 3, 0).unwrap();
-        for activations in [ActivationPrecision::F32, ActivationPrecision::Int16, ActivationPrecision::Int8] {
+        for activations in PRECISIONS {
             stream.fill(&mut out, 7f32).unwrap();
             let x = View::new(&x, Layout::contiguous(&[2, 0]).unwrap()).unwrap();
             let mut view = ViewMut::new(&mut out, Layout::contiguous(&[2, 3]).unwrap()).unwrap();
@@ -419,7 +430,7 @@ fn invalid_quantized_views_and_calls_are_rejected() {
         let elsewhere: fn(&Error) -> bool = |error| matches!(error, Error::WrongDevice { .. });
         let w = QuantView::new(Quant::Q4_0, &bytes, 4, 128).unwrap();
         refuses("another shape", &[4, 64], shape, &|kernels, out| kernels.dequantize(&stream, &w, out));
-        for activations in [ActivationPrecision::F32, ActivationPrecision::Int16, ActivationPrecision::Int8] {
+        for activations in PRECISIONS {
             refuses("more rows", &[2, 5], shape, &|kernels, out| kernels.quant_matmul(&stream, &w, &x, out, activations));
             refuses("one vector", &[4], shape, &|kernels, out| kernels.quant_matmul(&stream, &w, &x, out, activations));
             let short = View::new(&floats, layout(&[2, 96])).unwrap();
