@@ -24,7 +24,12 @@ pub trait Vector: Copy {
     unsafe fn store_masked(self, to: *mut u32, bits: u32, mask: *const u32);
     /// Returns a value in all lanes.
     unsafe fn splat(value: u32) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
+    /// Returns the even and the odd bytes of each dword, as signed 16-bit integers.
+    unsafe fn signed_bytes(self) -> [Self; 2];
+    /// Multiplies signed 16-bit integers, and adds both products of each dword.
+    unsafe fn dot2(self, other: Self) -> Self;
     /// Returns the lanes that are equal, a bit each.
     unsafe fn equal(self, other: Self) -> u32;
     /// Returns the lanes that are greater, unsigned.
@@ -119,6 +124,21 @@ impl Vector for Wide {
     unsafe fn splat(value: u32) -> Wide {
         // SAFETY: the caller's promise.
         unsafe { Wide(_mm512_set1_epi32(value as i32)) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Wide) -> Wide {
+        // SAFETY: the caller's promise.
+        unsafe { Wide(_mm512_add_epi32(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn signed_bytes(self) -> [Wide; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { [Wide(_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(self.0))), Wide(_mm512_srai_epi16::<8>(self.0))] }
+    }
+    #[inline(always)]
+    unsafe fn dot2(self, other: Wide) -> Wide {
+        // SAFETY: the caller's promise.
+        unsafe { Wide(_mm512_madd_epi16(self.0, other.0)) }
     }
     #[inline(always)]
     unsafe fn sub(self, other: Wide) -> Wide {
@@ -326,6 +346,25 @@ impl Vector for Narrow {
     unsafe fn splat(value: u32) -> Narrow {
         // SAFETY: the caller's promise.
         Narrow([unsafe { _mm256_set1_epi32(value as i32) }; 2])
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Narrow) -> Narrow {
+        // SAFETY: the caller's promise.
+        unsafe { Narrow([_mm256_add_epi32(self.0[0], other.0[0]), _mm256_add_epi32(self.0[1], other.0[1])]) }
+    }
+    #[inline(always)]
+    unsafe fn signed_bytes(self) -> [Narrow; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [a, b] = self.0;
+            let (even_a, even_b) = (_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(a)), _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(b)));
+            [Narrow([even_a, even_b]), Narrow([_mm256_srai_epi16::<8>(a), _mm256_srai_epi16::<8>(b)])]
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot2(self, other: Narrow) -> Narrow {
+        // SAFETY: the caller's promise.
+        unsafe { Narrow([_mm256_madd_epi16(self.0[0], other.0[0]), _mm256_madd_epi16(self.0[1], other.0[1])]) }
     }
     #[inline(always)]
     unsafe fn sub(self, other: Narrow) -> Narrow {
