@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use crate::exec::wave::Lanes;
+
 /// Lanes that are processed together.
 pub const GROUP: usize = 16;
 
@@ -38,6 +40,8 @@ pub trait Vector: Copy {
     unsafe fn first(self) -> u32;
     /// Reads a dword at each lane's offset, which is below 2^31.
     unsafe fn gather(self, base: *const u8) -> Self;
+    /// Returns for each lane the one of `from` whose number it has; numbers are below 64.
+    unsafe fn pick(self, from: &Lanes) -> Self;
     /// Reads two dwords at each lane's offset, both at once.
     unsafe fn gather2(self, base: *const u8) -> [Self; 2];
     /// Reads four dwords at each offset.
@@ -164,6 +168,16 @@ impl Vector for Wide {
     unsafe fn gather(self, base: *const u8) -> Wide {
         // SAFETY: the caller's promise.
         unsafe { Wide(_mm512_i32gather_epi32::<1>(self.0, base.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn pick(self, from: &Lanes) -> Wide {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = from.0.as_ptr().cast::<__m512i>();
+            let low = _mm512_permutex2var_epi32(_mm512_load_si512(from), self.0, _mm512_load_si512(from.add(1)));
+            let high = _mm512_permutex2var_epi32(_mm512_load_si512(from.add(2)), self.0, _mm512_load_si512(from.add(3)));
+            Wide(_mm512_mask_mov_epi32(low, _mm512_test_epi32_mask(self.0, _mm512_set1_epi32(32)), high))
+        }
     }
     #[inline(always)]
     unsafe fn gather2(self, base: *const u8) -> [Wide; 2] {
@@ -394,6 +408,14 @@ impl Vector for Narrow {
     unsafe fn gather(self, base: *const u8) -> Narrow {
         // SAFETY: the caller's promise.
         unsafe { Narrow([_mm256_i32gather_epi32::<1>(base.cast(), self.0[0]), _mm256_i32gather_epi32::<1>(base.cast(), self.0[1])]) }
+    }
+    #[inline(always)]
+    unsafe fn pick(self, from: &Lanes) -> Narrow {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = from.0.as_ptr().cast::<i32>();
+            Narrow([_mm256_i32gather_epi32::<4>(from, self.0[0]), _mm256_i32gather_epi32::<4>(from, self.0[1])])
+        }
     }
     #[inline(always)]
     unsafe fn gather2(self, base: *const u8) -> [Narrow; 2] {

@@ -513,19 +513,23 @@ fn bpermute<S: Vector>(w: &mut Wave, s: &Step, e: &mut Env<'_>) -> Option<()> {
     // Any lane, or on gfx10 and gfx11 one of the same 32.
     let halves = matches!(e.code.arch.generation(), Generation::Gfx10 | Generation::Gfx11);
     let lanes = if halves { 32 } else { w.lanes() as u32 };
+    let keep = if halves { 32 } else { 0 };
     for lane in 0..LANES {
-        let half = if halves { lane as u32 & 32 } else { 0 };
-        at.0[lane] = at.0[lane].wrapping_add(s.inst.imm as u32) & 4 * (lanes - 1) | 4 * half;
+        at.0[lane] = at.0[lane].wrapping_add(s.inst.imm as u32) >> 2 & (lanes - 1) | lane as u32 & keep;
     }
-    let mut out = Lanes([0; LANES]);
-    for group in 0..GROUPS {
-        // SAFETY: the offsets are within the register; the CPU has the vector instructions of `S`.
+    for group in 0..w.lanes() / GROUP {
+        let first = GROUP * group;
+        // SAFETY: the numbers are below 64, and the group is within the register; the CPU has the vector instructions of `S`.
         unsafe {
-            let at = S::load(at.0.as_ptr().add(GROUP * group));
-            at.gather(data.0.as_ptr().cast()).store(out.0.as_mut_ptr().add(GROUP * group));
+            let picked = S::load(at.0.as_ptr().add(first)).pick(&data);
+            let (active, mask) = ((w.exec >> first) as u32 & ALL, w.mask.0.as_ptr().add(first));
+            let to = w.vgpr_mut(s.inst.dst).0.as_mut_ptr().add(first);
+            match active {
+                ALL => picked.store(to),
+                active => picked.store_masked(to, active, mask),
+            }
         }
     }
-    w.write_vgpr(s.inst.dst, &out);
     Some(())
 }
 
