@@ -22,7 +22,8 @@ pub trait Vector: Copy {
     unsafe fn load_i16(from: *const u8) -> Self;
     /// Writes adjacent dwords.
     unsafe fn store(self, to: *mut u32);
-    /// Writes adjacent dwords whose bit of `bits` is set; `mask` has the same bits as dwords.
+    /// Writes adjacent dwords whose bit of `bits` is set; `mask` has the same bits as dwords. The others are written as they are: a masked
+    /// store would not forward its data to a load that follows.
     unsafe fn store_masked(self, to: *mut u32, bits: u32, mask: *const u32);
     /// Returns a value in all lanes.
     unsafe fn splat(value: u32) -> Self;
@@ -122,7 +123,7 @@ impl Vector for Wide {
     #[inline(always)]
     unsafe fn store_masked(self, to: *mut u32, bits: u32, _: *const u32) {
         // SAFETY: the caller's promise.
-        unsafe { _mm512_mask_storeu_epi32(to.cast(), bits as u16, self.0) }
+        unsafe { _mm512_storeu_si512(to.cast(), _mm512_mask_mov_epi32(_mm512_loadu_si512(to.cast()), bits as u16, self.0)) }
     }
     #[inline(always)]
     unsafe fn splat(value: u32) -> Wide {
@@ -353,7 +354,10 @@ impl Vector for Narrow {
     unsafe fn store_masked(self, to: *mut u32, _: u32, mask: *const u32) {
         for n in 0..2 {
             // SAFETY: the caller's promise.
-            unsafe { _mm256_maskstore_epi32(to.add(8 * n).cast(), _mm256_loadu_si256(mask.add(8 * n).cast()), self.0[n]) };
+            unsafe {
+                let (old, mask) = (_mm256_loadu_si256(to.add(8 * n).cast()), _mm256_loadu_si256(mask.add(8 * n).cast()));
+                _mm256_storeu_si256(to.add(8 * n).cast(), _mm256_blendv_epi8(old, self.0[n], mask));
+            }
         }
     }
     #[inline(always)]

@@ -6,6 +6,7 @@
 
 use super::atomic::{global, local};
 use super::lanes::{GROUP, Narrow, Vector, Wide};
+use super::scratch::{scratch_load, scratch_store};
 use super::vector::Width;
 use super::{Context, Function};
 use crate::arch::Generation;
@@ -626,6 +627,17 @@ pub fn find(step: &Step, width: Width) -> Option<Function> {
             "store_byte" => function!(store, Ubyte, 1),
             "store_short" => function!(store, Ushort, 1),
             _ if vmem::operation(step).is_some() => function!(global),
+            _ => return None,
+        },
+        Format::SCRATCH | Format::MUBUF => match name.split_once('_')?.1 {
+            "load_dword" => function!(scratch_load, 1),
+            "load_dwordx2" => function!(scratch_load, 2),
+            "load_dwordx3" => function!(scratch_load, 3),
+            "load_dwordx4" => function!(scratch_load, 4),
+            "store_dword" => function!(scratch_store, 1),
+            "store_dwordx2" => function!(scratch_store, 2),
+            "store_dwordx3" => function!(scratch_store, 3),
+            "store_dwordx4" => function!(scratch_store, 4),
             _ => return None,
         },
         _ => return None,

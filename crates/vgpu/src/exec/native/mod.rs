@@ -25,6 +25,7 @@ mod op;
 mod operands;
 mod pages;
 mod scalar;
+mod scratch;
 mod translate;
 mod valu;
 mod vector;
