@@ -14,6 +14,7 @@
 
 mod assembler;
 mod atomic;
+mod bytes;
 mod division;
 mod double;
 mod float;
