@@ -275,14 +275,21 @@ impl Translator<'_> {
         if step.vector {
             self.uncounted += 1;
         }
-        // The function may change EXEC, and may not return here.
-        self.count_lanes();
+        // A handler may change EXEC, and may not return here; so may a scalar load. Functions of vector memory instructions and matrix
+        // products only return elsewhere after a fault.
+        let is_handler = std::ptr::fn_addr_eq(function, call_handler as Function);
+        if is_handler || !step.vector {
+            self.count_lanes();
+        }
         self.set_pc(next);
         self.push(I::with2(Code::Mov_r64_rm64, Register::RDI, WAVE));
         self.push(I::with2(Code::Mov_r64_imm64, Register::RSI, std::ptr::from_ref(step) as u64));
         self.push(I::with2(Code::Mov_r64_rm64, Register::RDX, CONTEXT));
         self.push(I::with2(Code::Mov_r64_imm64, Register::RAX, function as *const () as u64));
-        self.push(Ok(I::with(Code::VEX_Vzeroupper)));
+        if is_handler {
+            // The other functions use the vector registers in the same way.
+            self.push(Ok(I::with(Code::VEX_Vzeroupper)));
+        }
         self.push(I::with1(Code::Call_rm64, Register::RAX));
         if leave {
             self.asm.jump(Code::Jmp_rel32_64, self.leave);
