@@ -53,18 +53,52 @@ fn half(bits: u16, flush: bool) -> f32 {
 }
 
 #[inline(always)]
-fn flushed(value: f32, flush: bool) -> f32 {
-    if flush { f32::from_bits(flush32(value.to_bits())) } else { value }
+fn flushed<const FLUSH: bool>(value: f32) -> f32 {
+    let bits = value.to_bits();
+    let denormal = FLUSH & (bits & 0x7f80_0000 == 0);
+    f32::from_bits(if denormal { bits & 0x8000_0000 } else { bits })
+}
+
+/// Returns the products of an element of A and a row of B.
+#[inline(always)]
+fn products<const N: usize, const FLUSH: bool>(a: f32, b: &[f32; MAX_SIDE]) -> [f32; N] {
+    let mut products = [0.0; N];
+    for j in 0..N {
+        // A product with a zero is a positive zero; one that underflows keeps its sign. No branches: the compiler vectorizes it.
+        let zero = (a == 0.0) | (b[j] == 0.0);
+        products[j] = flushed::<FLUSH>(a * b[j] + if zero { 0.0 } else { -0.0 });
+    }
+    products
+}
+
+#[inline(always)]
+fn sum<const N: usize, const FLUSH: bool>(a: &[f32; N], b: &[f32; N]) -> [f32; N] {
+    let mut sums = [0.0; N];
+    for j in 0..N {
+        sums[j] = flushed::<FLUSH>(a[j] + b[j]);
+    }
+    sums
+}
+
+/// Adds groups of `G` products, each summed pairwise.
+#[inline(always)]
+fn add_pairs<const N: usize, const G: usize, const FLUSH: bool>(a: &[f32], b: &[[f32; MAX_SIDE]], sums: &mut [f32; N]) {
+    for k in (0..a.len()).step_by(G) {
+        let mut group = sum::<N, FLUSH>(&products::<N, FLUSH>(a[k], &b[k]), &products::<N, FLUSH>(a[k + 1], &b[k + 1]));
+        if G == 4 {
+            let high = sum::<N, FLUSH>(&products::<N, FLUSH>(a[k + 2], &b[k + 2]), &products::<N, FLUSH>(a[k + 3], &b[k + 3]));
+            group = sum::<N, FLUSH>(&group, &high);
+        }
+        for j in 0..N {
+            sums[j] = flushed::<FLUSH>(flushed::<FLUSH>(sums[j]) + group[j]);
+        }
+    }
 }
 
 /// Adds the products of a row of A and the columns of B to `sums`.
 #[inline(always)]
 fn add_products<const N: usize>(shape: &Shape, adder: Adder, a: &[f32; MAX_DEPTH], b: &[[f32; MAX_SIDE]], sums: &mut [f32; N]) {
-    // A product with a zero is a positive zero; one that underflows keeps its sign.
-    let product = |k: usize, j: usize| {
-        let product = a[k] * b[k][j];
-        if a[k] == 0.0 || b[k][j] == 0.0 { product + 0.0 } else { product }
-    };
+    let a = &a[..shape.k];
     match (shape.a, adder) {
         (Element::F32, _) => {
             for k in 0..shape.k {
@@ -73,23 +107,10 @@ fn add_products<const N: usize>(shape: &Shape, adder: Adder, a: &[f32; MAX_DEPTH
                 }
             }
         }
-        (_, Adder::Pairs { group: 2, flush }) => {
-            for k in (0..shape.k).step_by(2) {
-                for j in 0..N {
-                    let pair = flushed(flushed(product(k, j), flush) + flushed(product(k + 1, j), flush), flush);
-                    sums[j] = flushed(flushed(sums[j], flush) + pair, flush);
-                }
-            }
-        }
-        (_, Adder::Pairs { flush, .. }) => {
-            for k in (0..shape.k).step_by(4) {
-                for j in 0..N {
-                    let low = flushed(flushed(product(k, j), flush) + flushed(product(k + 1, j), flush), flush);
-                    let high = flushed(flushed(product(k + 2, j), flush) + flushed(product(k + 3, j), flush), flush);
-                    sums[j] = flushed(flushed(sums[j], flush) + flushed(low + high, flush), flush);
-                }
-            }
-        }
+        (_, Adder::Pairs { group: 2, flush: true }) => add_pairs::<N, 2, true>(a, b, sums),
+        (_, Adder::Pairs { group: 2, flush: false }) => add_pairs::<N, 2, false>(a, b, sums),
+        (_, Adder::Pairs { flush: true, .. }) => add_pairs::<N, 4, true>(a, b, sums),
+        (_, Adder::Pairs { flush: false, .. }) => add_pairs::<N, 4, false>(a, b, sums),
         (_, Adder::Aligned { .. } | Adder::Exact) => {}
     }
 }
@@ -143,7 +164,7 @@ fn add_aligned<const N: usize, const G: usize>(shape: &Shape, a: &Scaled<N>, b: 
     let mut special = false;
     let (mut scale, mut total, mut wide) = ([0.0; N], [0.0; N], [0.0; N]);
     for j in 0..N {
-        special |= top[j] >= MAY_OVERFLOW || !old[j].is_finite();
+        special |= (top[j] >= MAY_OVERFLOW) | !old[j].is_finite();
         scale[j] = power(24 - top[j]);
         wide[j] = f64::from(old[j]);
     }
