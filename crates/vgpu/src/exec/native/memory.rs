@@ -201,8 +201,17 @@ impl Place {
             if pattern == Pattern::Adjacent {
                 V::write_adjacent(to.add(at[0] as usize), S::load(values.as_ptr()));
             } else {
-                for lane in (0..GROUP).filter(|lane| self.active(group) >> lane & 1 != 0) {
+                let mut active = self.active(group);
+                if active == ALL {
+                    for lane in 0..GROUP {
+                        V::write(to.add(at[lane] as usize), values[lane]);
+                    }
+                    return;
+                }
+                while active != 0 {
+                    let lane = active.trailing_zeros() as usize;
                     V::write(to.add(at[lane] as usize), values[lane]);
+                    active &= active - 1;
                 }
             }
         }
