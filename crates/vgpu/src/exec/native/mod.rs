@@ -25,6 +25,7 @@ mod memory;
 mod op;
 mod operands;
 mod pages;
+mod permute;
 mod scalar;
 mod scratch;
 mod translate;
