@@ -61,7 +61,7 @@ mod valu;
 mod vmem;
 mod wave;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -145,9 +145,16 @@ pub struct Stats {
 
 /// Whether launches count CPU time.
 static COUNTS_CPU_TIME: AtomicBool = AtomicBool::new(false);
+/// Nanoseconds between two readings of the clock of CPU time.
+static CLOCK_TIME: AtomicU64 = AtomicU64::new(0);
 
 /// From now on [`Stats::time`] is the CPU time of the threads that run wavefronts: for benchmarks on busy machines.
 pub fn count_cpu_time() {
+    let between = (0..1000).map(|_| {
+        let before = scheduler::thread_cpu_time();
+        scheduler::thread_cpu_time() - before
+    });
+    CLOCK_TIME.store(between.min().unwrap_or(0), Ordering::Relaxed);
     COUNTS_CPU_TIME.store(true, Ordering::Relaxed);
 }
 

@@ -135,12 +135,13 @@ fn worker(shared: &LaunchState<'_>) {
     let free = POOL_WAVES.saturating_sub(kept.len());
     kept.extend(idle.into_iter().flat_map(|group| group.waves).filter(|wave| wave.scratch.len() <= POOL_SCRATCH_WORDS).take(free));
     if let Some(before) = before {
-        shared.cpu_time.fetch_add(thread_cpu_time() - before, Ordering::Relaxed);
+        let time = (thread_cpu_time() - before).saturating_sub(super::CLOCK_TIME.load(Ordering::Relaxed));
+        shared.cpu_time.fetch_add(time, Ordering::Relaxed);
     }
 }
 
 /// Returns the CPU time of this thread in nanoseconds; 0 where the system does not tell.
-fn thread_cpu_time() -> u64 {
+pub fn thread_cpu_time() -> u64 {
     #[cfg(target_os = "linux")]
     {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
