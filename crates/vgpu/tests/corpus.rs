@@ -256,7 +256,8 @@ fn speeds(case: &Case, arch: &'static str, binary: &[u8], device: &Device, seed:
 }
 
 /// Prints the lane operations per second of each kernel, interpreted and with native code, the medians, and the kernels whose first ten
-/// launches take longer with native code. Time is the CPU time of the thread that runs wavefronts, so that other processes matter little:
+/// launches take longer with native code. Time is the CPU time of the thread that runs wavefronts, so that other processes matter little.
+/// `WARPWAVE_BENCH_KERNELS` selects kernels by a part of their name:
 /// `WARPWAVE_VGPU_THREADS=1 cargo test --release -p warpwave-vgpu --test corpus -- --ignored --nocapture`.
 #[test]
 #[ignore = "benchmark: needs a release build"]
