@@ -72,7 +72,7 @@ use corpus::talk;
 use warpwave_gpu::{Device, Module};
 use warpwave_jit::{CompilerChoice, Jit, Target};
 use warpwave_test_support::{full_run, seed};
-use warpwave_vgpu::exec::SimdLevel;
+use warpwave_vgpu::exec::{SimdLevel, count_cpu_time};
 
 /// Sources whose kernels have tests of their own.
 const ELSEWHERE: &[&str] = &["print.cu"];
@@ -256,19 +256,22 @@ fn speeds(case: &Case, arch: &'static str, binary: &[u8], device: &Device, seed:
 }
 
 /// Prints the lane operations per second of each kernel, interpreted and with native code, the medians, and the kernels whose first ten
-/// launches take longer with native code. Needs an idle machine:
+/// launches take longer with native code. Time is the CPU time of the thread that runs wavefronts, so that other processes matter little.
+/// `WARPWAVE_BENCH_KERNELS` selects kernels by a part of their name:
 /// `WARPWAVE_VGPU_THREADS=1 cargo test --release -p warpwave-vgpu --test corpus -- --ignored --nocapture`.
 #[test]
-#[ignore = "benchmark: needs a release build and an idle machine"]
+#[ignore = "benchmark: needs a release build"]
 fn median_speed() {
     let Some(jit) = machine::jit() else { return };
+    count_cpu_time();
+    let wanted = std::env::var("WARPWAVE_BENCH_KERNELS").unwrap_or_default();
     let (cases, devices, seed) = (corpus::cases(), machine::devices(), seed());
     let mut all: Vec<Speeds> = Vec::new();
     for arch in ["gfx942", "gfx90a", "gfx908", "gfx1100"] {
         let mut sources: BTreeMap<&'static str, Vec<&Case>> = BTreeMap::new();
         // Each kernel once, on the latest architecture with 64 lanes that has it; matrix products also on RDNA.
         let is_new = |case: &Case| all.iter().all(|speeds| *speeds.kernel != *case.kernel) || case.kernel.starts_with("wmma");
-        for case in cases.iter().filter(|case| case.runs_on(arch) && is_new(case)) {
+        for case in cases.iter().filter(|case| case.runs_on(arch) && is_new(case) && case.kernel.contains(&wanted)) {
             sources.entry(case.source).or_default().push(case);
         }
         for (source, cases) in sources {

@@ -55,6 +55,8 @@ struct LaunchState<'a> {
     fault: Mutex<Option<Fault>>,
     instructions: AtomicU64,
     lane_operations: AtomicU64,
+    /// CPU time of the workers in nanoseconds, if it is counted.
+    cpu_time: AtomicU64,
 }
 
 /// Runs all workgroups of a launch.
@@ -70,6 +72,7 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
         fault: Mutex::new(None),
         instructions: AtomicU64::new(0),
         lane_operations: AtomicU64::new(0),
+        cpu_time: AtomicU64::new(0),
     };
     let cores = dispatch.threads;
     if cores <= 1 {
@@ -82,7 +85,9 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
             worker(&shared);
         });
     }
-    let (served, time) = (dispatch.serve_hostcalls(), shared.started.elapsed());
+    let served = dispatch.serve_hostcalls();
+    let counts_cpu_time = super::COUNTS_CPU_TIME.load(Ordering::Relaxed);
+    let time = if counts_cpu_time { Duration::from_nanos(shared.cpu_time.into_inner()) } else { shared.started.elapsed() };
     dispatch.code_object.code.native.translate_hot(&dispatch.code_object.code);
     match shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(fault) => Err(fault),
@@ -123,11 +128,29 @@ pub fn plan_threads(total: u64, kernel: &Kernel, workitems: u64, cooperative: bo
 
 /// Runs workgroups until none are left, then returns their wavefronts to the pool.
 fn worker(shared: &LaunchState<'_>) {
+    let before = super::COUNTS_CPU_TIME.load(Ordering::Relaxed).then(thread_cpu_time);
     let mut idle: Vec<Workgroup> = Vec::new();
     work(shared, &mut idle);
     let mut kept = WAVE_POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let free = POOL_WAVES.saturating_sub(kept.len());
     kept.extend(idle.into_iter().flat_map(|group| group.waves).filter(|wave| wave.scratch.len() <= POOL_SCRATCH_WORDS).take(free));
+    if let Some(before) = before {
+        let time = (thread_cpu_time() - before).saturating_sub(super::CLOCK_TIME.load(Ordering::Relaxed));
+        shared.cpu_time.fetch_add(time, Ordering::Relaxed);
+    }
+}
+
+/// Returns the CPU time of this thread in nanoseconds; 0 where the system does not tell.
+pub fn thread_cpu_time() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is to a local variable.
+        if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) } == 0 {
+            return 1_000_000_000 * time.tv_sec as u64 + time.tv_nsec as u64;
+        }
+    }
+    0
 }
 
 /// Runs resident workgroups in turn until all ended.

@@ -32,11 +32,13 @@ struct Start {
     exec: u64,
     scc: bool,
     memory: Vec<u32>,
+    /// Whether the buffer resource describes the wavefront's scratch.
+    in_scratch: bool,
 }
 
 impl Start {
     fn new(random: &mut Random, buffer: u64) -> Start {
-        let uniform = random.chance(3);
+        let (uniform, in_scratch) = (random.chance(3), random.chance(4));
         let mut vgprs: Vec<[u32; 64]> = (0..64)
             .map(|_| {
                 let same = random.value();
@@ -50,7 +52,7 @@ impl Start {
         let arbitrary = random.chance(4);
         for lane in 0..64 {
             let offset = if arbitrary { random.below(2048) as u32 / align * align } else { stride * lane as u32 };
-            let offset = if random.chance(20_000) { random.next() as u32 } else { offset };
+            let offset = if random.chance(20_000) && !in_scratch { random.next() as u32 } else { offset };
             let address = buffer + u64::from(offset % 2048);
             vgprs[ADDRESS as usize][lane] = address as u32;
             vgprs[ADDRESS as usize + 1][lane] = (address >> 32) as u32;
@@ -68,7 +70,7 @@ impl Start {
             _ => random.next() & random.next(),
         };
         let memory = (0..BUFFER_WORDS).map(|_| random.value()).collect();
-        Start { vgprs, sgprs, exec, scc: random.chance(2), memory }
+        Start { vgprs, sgprs, exec, scc: random.chance(2), memory, in_scratch }
     }
 }
 
@@ -129,9 +131,9 @@ impl Waves {
     /// Runs a program interpreted and natively. Returns the ends if they differ; whether the program ran to its end otherwise.
     fn compare(&mut self, program: &TestProgram, start: &Start, buffer: &mut [u32]) -> Result<bool, Box<[End; 2]>> {
         let [interpreted, native] = &mut self.modes;
-        let one = run(interpreted, program, start, buffer, false);
+        let one = run(interpreted, program, start, buffer, self.target.wave_size, false);
         let memory = buffer.to_vec();
-        let other = run(native, program, start, buffer, true);
+        let other = run(native, program, start, buffer, self.target.wave_size, true);
         if one == other && memory == buffer && interpreted.is_same(native) {
             return Ok(one.is_ok());
         }
@@ -140,7 +142,14 @@ impl Waves {
 }
 
 /// Sets a wavefront and the buffer to the start of a program, and runs it.
-fn run(wave: &mut TestWave, program: &TestProgram, start: &Start, buffer: &mut [u32], native: bool) -> Result<(), String> {
+fn run(
+    wave: &mut TestWave,
+    program: &TestProgram,
+    start: &Start,
+    buffer: &mut [u32],
+    wave_size: WaveSize,
+    native: bool,
+) -> Result<(), String> {
     buffer.copy_from_slice(&start.memory);
     let address = buffer.as_mut_ptr() as u64;
     let allocation = Allocation { start: address, bytes: 4 * buffer.len() as u64, kind: MemoryKind::Registered, read_only: false };
@@ -161,8 +170,21 @@ fn run(wave: &mut TestWave, program: &TestProgram, start: &Start, buffer: &mut [
     let scratch = wave.scratch();
     let used = scratch.len().min(SCRATCH_WORDS);
     scratch[..used].fill(0);
+    let base = scratch.as_ptr() as u64;
+    let in_scratch = start.in_scratch && !scratch.is_empty();
+    if in_scratch {
+        // As the driver describes it: swizzled, with the lane number as the index, 32 or 64 of which are interleaved.
+        let interleaved = if wave_size == WaveSize::Wave32 { 2 } else { 3 };
+        let resource = [base as u32, (base >> 32) as u32 | 1 << 31, u32::MAX, interleaved << 21 | 1 << 23];
+        (0..4).for_each(|n| wave.set_s(RESOURCE as u16 + n, resource[usize::from(n)]));
+    }
     let result = if native { wave.run_native(program).map(drop) } else { wave.run_program(program) };
     wave.memory().unregister(address);
+    if in_scratch {
+        // Each wavefront has scratch of its own: neither its address nor faults that state one are compared.
+        (0..4).for_each(|n| wave.set_s(RESOURCE as u16 + n, 0));
+        return result.map_err(|_| "fault".to_owned());
+    }
     // The nearest allocation may be of the launch itself.
     result.map_err(|fault| fault.to_string().split(", outside every").next().unwrap_or_default().to_owned())
 }

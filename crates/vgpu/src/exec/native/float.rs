@@ -302,6 +302,22 @@ fn packed(run: &mut Run<'_>, s: &Step, compute: impl Fn(&mut Run<'_>, [V; 3]) ->
     run.set_vgpr(s.inst.dst + 1, halves[1]);
 }
 
+/// `v_pk_mov_b32`: a register of each source.
+fn move_pair(run: &mut Run<'_>, s: &Step) {
+    let [low, high] = [0, 1].map(|n| {
+        let number = s.inst.src[n] + u16::from(s.inst.op_sel >> n & 1);
+        let v = match s.kind[n] {
+            SourceKind::Vector => run.vgpr(number),
+            SourceKind::Scalar => run.scalar(number),
+            SourceKind::Constant => run.constant(s.constant[n] as u32),
+        };
+        // The second one may be what the first one replaces.
+        run.unary(op::MOVE, v)
+    });
+    run.set_vgpr(s.inst.dst, low);
+    run.set_vgpr(s.inst.dst + 1, high);
+}
+
 fn float_binary(run: &mut Run<'_>, s: &Step, op: Op) {
     let (a, b) = (f32_source(run, s, 0), f32_source(run, s, 1));
     let v = run.binary(op, a, b);
@@ -443,6 +459,7 @@ emitters! {
     "v_pk_fma_f32": Packed, |run, s| packed(run, s, |run, [a, b, c]| run.fused(op::FMA_F32, a, b, c));
     "v_pk_mul_f32": Packed, |run, s| packed(run, s, |run, [a, b, _]| run.binary(op::MUL_F32, a, b));
     "v_pk_add_f32": Packed, |run, s| packed(run, s, |run, [a, b, _]| run.binary(op::ADD_F32, a, b));
+    "v_pk_mov_b32": Packed, |run, s| move_pair(run, s);
     "v_fma_mix_f32": Packed, |run, s| mixed(run, s);
     "v_fma_mixlo_f16": Packed, |run, s| mixed(run, s);
     "v_fma_mixhi_f16": Packed, |run, s| mixed(run, s);

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use crate::exec::wave::Lanes;
+
 /// Lanes that are processed together.
 pub const GROUP: usize = 16;
 
@@ -20,11 +22,17 @@ pub trait Vector: Copy {
     unsafe fn load_i16(from: *const u8) -> Self;
     /// Writes adjacent dwords.
     unsafe fn store(self, to: *mut u32);
-    /// Writes adjacent dwords whose bit of `bits` is set; `mask` has the same bits as dwords.
+    /// Writes adjacent dwords whose bit of `bits` is set; `mask` has the same bits as dwords. The others are written as they are: a masked
+    /// store would not forward its data to a load that follows.
     unsafe fn store_masked(self, to: *mut u32, bits: u32, mask: *const u32);
     /// Returns a value in all lanes.
     unsafe fn splat(value: u32) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
+    /// Returns the even and the odd bytes of each dword, as signed 16-bit integers.
+    unsafe fn signed_bytes(self) -> [Self; 2];
+    /// Multiplies signed 16-bit integers, and adds both products of each dword.
+    unsafe fn dot2(self, other: Self) -> Self;
     /// Returns the lanes that are equal, a bit each.
     unsafe fn equal(self, other: Self) -> u32;
     /// Returns the lanes that are greater, unsigned.
@@ -33,6 +41,8 @@ pub trait Vector: Copy {
     unsafe fn first(self) -> u32;
     /// Reads a dword at each lane's offset, which is below 2^31.
     unsafe fn gather(self, base: *const u8) -> Self;
+    /// Returns for each lane the one of `from` whose number it has; numbers are below 64.
+    unsafe fn pick(self, from: &Lanes) -> Self;
     /// Reads two dwords at each lane's offset, both at once.
     unsafe fn gather2(self, base: *const u8) -> [Self; 2];
     /// Reads four dwords at each offset.
@@ -113,12 +123,27 @@ impl Vector for Wide {
     #[inline(always)]
     unsafe fn store_masked(self, to: *mut u32, bits: u32, _: *const u32) {
         // SAFETY: the caller's promise.
-        unsafe { _mm512_mask_storeu_epi32(to.cast(), bits as u16, self.0) }
+        unsafe { _mm512_storeu_si512(to.cast(), _mm512_mask_mov_epi32(_mm512_loadu_si512(to.cast()), bits as u16, self.0)) }
     }
     #[inline(always)]
     unsafe fn splat(value: u32) -> Wide {
         // SAFETY: the caller's promise.
         unsafe { Wide(_mm512_set1_epi32(value as i32)) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Wide) -> Wide {
+        // SAFETY: the caller's promise.
+        unsafe { Wide(_mm512_add_epi32(self.0, other.0)) }
+    }
+    #[inline(always)]
+    unsafe fn signed_bytes(self) -> [Wide; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { [Wide(_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(self.0))), Wide(_mm512_srai_epi16::<8>(self.0))] }
+    }
+    #[inline(always)]
+    unsafe fn dot2(self, other: Wide) -> Wide {
+        // SAFETY: the caller's promise.
+        unsafe { Wide(_mm512_madd_epi16(self.0, other.0)) }
     }
     #[inline(always)]
     unsafe fn sub(self, other: Wide) -> Wide {
@@ -144,6 +169,16 @@ impl Vector for Wide {
     unsafe fn gather(self, base: *const u8) -> Wide {
         // SAFETY: the caller's promise.
         unsafe { Wide(_mm512_i32gather_epi32::<1>(self.0, base.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn pick(self, from: &Lanes) -> Wide {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = from.0.as_ptr().cast::<__m512i>();
+            let low = _mm512_permutex2var_epi32(_mm512_load_si512(from), self.0, _mm512_load_si512(from.add(1)));
+            let high = _mm512_permutex2var_epi32(_mm512_load_si512(from.add(2)), self.0, _mm512_load_si512(from.add(3)));
+            Wide(_mm512_mask_mov_epi32(low, _mm512_test_epi32_mask(self.0, _mm512_set1_epi32(32)), high))
+        }
     }
     #[inline(always)]
     unsafe fn gather2(self, base: *const u8) -> [Wide; 2] {
@@ -319,13 +354,35 @@ impl Vector for Narrow {
     unsafe fn store_masked(self, to: *mut u32, _: u32, mask: *const u32) {
         for n in 0..2 {
             // SAFETY: the caller's promise.
-            unsafe { _mm256_maskstore_epi32(to.add(8 * n).cast(), _mm256_loadu_si256(mask.add(8 * n).cast()), self.0[n]) };
+            unsafe {
+                let (old, mask) = (_mm256_loadu_si256(to.add(8 * n).cast()), _mm256_loadu_si256(mask.add(8 * n).cast()));
+                _mm256_storeu_si256(to.add(8 * n).cast(), _mm256_blendv_epi8(old, self.0[n], mask));
+            }
         }
     }
     #[inline(always)]
     unsafe fn splat(value: u32) -> Narrow {
         // SAFETY: the caller's promise.
         Narrow([unsafe { _mm256_set1_epi32(value as i32) }; 2])
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Narrow) -> Narrow {
+        // SAFETY: the caller's promise.
+        unsafe { Narrow([_mm256_add_epi32(self.0[0], other.0[0]), _mm256_add_epi32(self.0[1], other.0[1])]) }
+    }
+    #[inline(always)]
+    unsafe fn signed_bytes(self) -> [Narrow; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [a, b] = self.0;
+            let (even_a, even_b) = (_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(a)), _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(b)));
+            [Narrow([even_a, even_b]), Narrow([_mm256_srai_epi16::<8>(a), _mm256_srai_epi16::<8>(b)])]
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot2(self, other: Narrow) -> Narrow {
+        // SAFETY: the caller's promise.
+        unsafe { Narrow([_mm256_madd_epi16(self.0[0], other.0[0]), _mm256_madd_epi16(self.0[1], other.0[1])]) }
     }
     #[inline(always)]
     unsafe fn sub(self, other: Narrow) -> Narrow {
@@ -355,6 +412,14 @@ impl Vector for Narrow {
     unsafe fn gather(self, base: *const u8) -> Narrow {
         // SAFETY: the caller's promise.
         unsafe { Narrow([_mm256_i32gather_epi32::<1>(base.cast(), self.0[0]), _mm256_i32gather_epi32::<1>(base.cast(), self.0[1])]) }
+    }
+    #[inline(always)]
+    unsafe fn pick(self, from: &Lanes) -> Narrow {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = from.0.as_ptr().cast::<i32>();
+            Narrow([_mm256_i32gather_epi32::<4>(from, self.0[0]), _mm256_i32gather_epi32::<4>(from, self.0[1])])
+        }
     }
     #[inline(always)]
     unsafe fn gather2(self, base: *const u8) -> [Narrow; 2] {

@@ -6,6 +6,7 @@
 
 use super::atomic::{global, local};
 use super::lanes::{GROUP, Narrow, Vector, Wide};
+use super::scratch::{scratch_load, scratch_store};
 use super::vector::Width;
 use super::{Context, Function};
 use crate::arch::Generation;
@@ -200,8 +201,17 @@ impl Place {
             if pattern == Pattern::Adjacent {
                 V::write_adjacent(to.add(at[0] as usize), S::load(values.as_ptr()));
             } else {
-                for lane in (0..GROUP).filter(|lane| self.active(group) >> lane & 1 != 0) {
+                let mut active = self.active(group);
+                if active == ALL {
+                    for lane in 0..GROUP {
+                        V::write(to.add(at[lane] as usize), values[lane]);
+                    }
+                    return;
+                }
+                while active != 0 {
+                    let lane = active.trailing_zeros() as usize;
                     V::write(to.add(at[lane] as usize), values[lane]);
+                    active &= active - 1;
                 }
             }
         }
@@ -513,19 +523,23 @@ fn bpermute<S: Vector>(w: &mut Wave, s: &Step, e: &mut Env<'_>) -> Option<()> {
     // Any lane, or on gfx10 and gfx11 one of the same 32.
     let halves = matches!(e.code.arch.generation(), Generation::Gfx10 | Generation::Gfx11);
     let lanes = if halves { 32 } else { w.lanes() as u32 };
+    let keep = if halves { 32 } else { 0 };
     for lane in 0..LANES {
-        let half = if halves { lane as u32 & 32 } else { 0 };
-        at.0[lane] = at.0[lane].wrapping_add(s.inst.imm as u32) & 4 * (lanes - 1) | 4 * half;
+        at.0[lane] = at.0[lane].wrapping_add(s.inst.imm as u32) >> 2 & (lanes - 1) | lane as u32 & keep;
     }
-    let mut out = Lanes([0; LANES]);
-    for group in 0..GROUPS {
-        // SAFETY: the offsets are within the register; the CPU has the vector instructions of `S`.
+    for group in 0..w.lanes() / GROUP {
+        let first = GROUP * group;
+        // SAFETY: the numbers are below 64, and the group is within the register; the CPU has the vector instructions of `S`.
         unsafe {
-            let at = S::load(at.0.as_ptr().add(GROUP * group));
-            at.gather(data.0.as_ptr().cast()).store(out.0.as_mut_ptr().add(GROUP * group));
+            let picked = S::load(at.0.as_ptr().add(first)).pick(&data);
+            let (active, mask) = ((w.exec >> first) as u32 & ALL, w.mask.0.as_ptr().add(first));
+            let to = w.vgpr_mut(s.inst.dst).0.as_mut_ptr().add(first);
+            match active {
+                ALL => picked.store(to),
+                active => picked.store_masked(to, active, mask),
+            }
         }
     }
-    w.write_vgpr(s.inst.dst, &out);
     Some(())
 }
 
@@ -622,6 +636,17 @@ pub fn find(step: &Step, width: Width) -> Option<Function> {
             "store_byte" => function!(store, Ubyte, 1),
             "store_short" => function!(store, Ushort, 1),
             _ if vmem::operation(step).is_some() => function!(global),
+            _ => return None,
+        },
+        Format::SCRATCH | Format::MUBUF => match name.split_once('_')?.1 {
+            "load_dword" => function!(scratch_load, 1),
+            "load_dwordx2" => function!(scratch_load, 2),
+            "load_dwordx3" => function!(scratch_load, 3),
+            "load_dwordx4" => function!(scratch_load, 4),
+            "store_dword" => function!(scratch_store, 1),
+            "store_dwordx2" => function!(scratch_store, 2),
+            "store_dwordx3" => function!(scratch_store, 3),
+            "store_dwordx4" => function!(scratch_store, 4),
             _ => return None,
         },
         _ => return None,

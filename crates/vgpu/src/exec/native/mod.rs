@@ -14,6 +14,7 @@
 
 mod assembler;
 mod atomic;
+mod bytes;
 mod division;
 mod double;
 mod float;
@@ -24,7 +25,9 @@ mod memory;
 mod op;
 mod operands;
 mod pages;
+mod permute;
 mod scalar;
+mod scratch;
 mod translate;
 mod valu;
 mod vector;

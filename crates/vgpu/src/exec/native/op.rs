@@ -48,6 +48,12 @@ vector_ops! {
     SHL_IMM = EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8 | VEX_Vpslld_ymm_ymm_imm8;
     SHR_IMM = EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8 | VEX_Vpsrld_ymm_ymm_imm8;
     SAR_IMM = EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8 | VEX_Vpsrad_ymm_ymm_imm8;
+    SHL_16_IMM = EVEX_Vpsllw_zmm_k1z_zmmm512_imm8 | VEX_Vpsllw_ymm_ymm_imm8;
+    SHR_16_IMM = EVEX_Vpsrlw_zmm_k1z_zmmm512_imm8 | VEX_Vpsrlw_ymm_ymm_imm8;
+    SAR_16_IMM = EVEX_Vpsraw_zmm_k1z_zmmm512_imm8 | VEX_Vpsraw_ymm_ymm_imm8;
+    MULTIPLY_ADD_16 = EVEX_Vpmaddwd_zmm_k1z_zmm_zmmm512 | VEX_Vpmaddwd_ymm_ymm_ymmm256;
+    MIN_U8 = EVEX_Vpminub_zmm_k1z_zmm_zmmm512 | VEX_Vpminub_ymm_ymm_ymmm256;
+    SHUFFLE_BYTES = EVEX_Vpshufb_zmm_k1z_zmm_zmmm512 | VEX_Vpshufb_ymm_ymm_ymmm256;
     SHR_64_IMM = EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8 | VEX_Vpsrlq_ymm_ymm_imm8;
     SHL_64_IMM = EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8 | VEX_Vpsllq_ymm_ymm_imm8;
     ROUND_F32 = EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae | VEX_Vroundps_ymm_ymmm256_imm8;

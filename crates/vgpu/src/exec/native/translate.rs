@@ -7,8 +7,8 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::assembler::{AssembleError, Assembler, Label};
 use super::vector::{BUDGET, CONTEXT, Run, WAVE, Width};
-use super::{Context, Function, call_handler, matrix, memory, scalar, valu};
-use crate::arch::WaveSize;
+use super::{Context, Function, call_handler, matrix, memory, permute, scalar, valu};
+use crate::arch::{Arch, WaveSize};
 use crate::exec::decoded::{DecodedCode, Nested, Step};
 use crate::exec::wave::Wave;
 use crate::isa::{Format, operand};
@@ -34,6 +34,8 @@ enum Kind {
     Scalar,
     /// By scalar code, which reads or writes a lane of a vector register.
     LaneMove,
+    /// By code that permutes lanes.
+    Permutation,
     /// Not at all: waits and hints.
     Nothing,
     /// A branch to a known address.
@@ -44,7 +46,7 @@ enum Kind {
     Leave,
 }
 
-fn classify(step: &Step, width: Width, wave_size: WaveSize) -> Kind {
+fn classify(step: &Step, arch: Arch, width: Width, wave_size: WaveSize) -> Kind {
     let name = step.inst.desc.semantics;
     match step.inst.desc.format {
         Format::SOPP => match name {
@@ -60,6 +62,7 @@ fn classify(step: &Step, width: Width, wave_size: WaveSize) -> Kind {
             _ => Kind::Call(call_handler),
         },
         Format::DS if name.starts_with("ds_gws_") => Kind::Leave,
+        Format::DS if permute::is_supported(step, arch, width, wave_size) => Kind::Permutation,
         Format::SMEM | Format::DS | Format::GLOBAL | Format::FLAT | Format::MUBUF | Format::SCRATCH => {
             Kind::Call(memory::find(step, width).unwrap_or(call_handler))
         }
@@ -101,7 +104,7 @@ fn blocks(code: &DecodedCode, entry: usize, width: Width, wave_size: WaveSize) -
             let Some(step) = code.step(at) else { break };
             let next = at + usize::from(step.inst.words);
             let target = branch_target(step, next, code);
-            let kind = match classify(step, width, wave_size) {
+            let kind = match classify(step, code.arch, width, wave_size) {
                 // The interpreter reports it when it is taken.
                 Kind::Branch if target.is_none() => Kind::Leave,
                 kind => kind,
@@ -209,6 +212,10 @@ impl Translator<'_> {
                     self.uncounted += 1;
                     scalar::generate_lane_move(&mut self.asm, step, self.wave_size);
                 }
+                Kind::Permutation => {
+                    self.uncounted += 1;
+                    permute::generate(&mut self.asm, step);
+                }
                 Kind::Call(function) => self.call(function, step, next, false),
                 Kind::Branch => {
                     self.branch(step, next);
@@ -275,14 +282,21 @@ impl Translator<'_> {
         if step.vector {
             self.uncounted += 1;
         }
-        // The function may change EXEC, and may not return here.
-        self.count_lanes();
+        // A handler may change EXEC, and may not return here; so may a scalar load. Functions of vector memory instructions and matrix
+        // products only return elsewhere after a fault.
+        let is_handler = std::ptr::fn_addr_eq(function, call_handler as Function);
+        if is_handler || !step.vector {
+            self.count_lanes();
+        }
         self.set_pc(next);
         self.push(I::with2(Code::Mov_r64_rm64, Register::RDI, WAVE));
         self.push(I::with2(Code::Mov_r64_imm64, Register::RSI, std::ptr::from_ref(step) as u64));
         self.push(I::with2(Code::Mov_r64_rm64, Register::RDX, CONTEXT));
         self.push(I::with2(Code::Mov_r64_imm64, Register::RAX, function as *const () as u64));
-        self.push(Ok(I::with(Code::VEX_Vzeroupper)));
+        if is_handler {
+            // The other functions use the vector registers in the same way.
+            self.push(Ok(I::with(Code::VEX_Vzeroupper)));
+        }
         self.push(I::with1(Code::Call_rm64, Register::RAX));
         if leave {
             self.asm.jump(Code::Jmp_rel32_64, self.leave);

@@ -4,7 +4,7 @@
 
 use super::operands::has_half_result;
 use super::vector::{Run, Width};
-use super::{division, double, float, integer};
+use super::{bytes, division, double, float, integer};
 use crate::arch::WaveSize;
 use crate::exec::decoded::{SourceKind, Step};
 use crate::exec::ops::cross_lane::dpp_source;
@@ -19,6 +19,8 @@ pub type Emit = fn(&mut Run<'_>, &Step);
 pub enum Values {
     /// 32-bit integers or bits: no modifiers.
     Bits,
+    /// 32-bit integers, whose neg says that a source is signed.
+    Typed,
     /// f32: neg, abs and clamp apply.
     Float,
     /// f16: neg and abs apply.
@@ -77,14 +79,15 @@ pub fn find(s: &Step, width: Width, wave_size: WaveSize) -> Option<Emit> {
     if width == Width::W256 && NEED_AVX512.contains(&name) {
         return None;
     }
-    let (values, emit) =
-        integer::find(name).or_else(|| float::find(name)).or_else(|| double::by_name(name)).or_else(|| division::by_name(name))?;
+    let found = integer::find(name).or_else(|| bytes::by_name(name)).or_else(|| float::find(name)).or_else(|| double::by_name(name));
+    let (values, emit) = found.or_else(|| division::by_name(name))?;
     if name.starts_with("v_mbcnt") && !integer::counts_all_lanes(s) || name.starts_with("v_cmp_class") && !integer::has_constant_classes(s)
     {
         return None;
     }
     let modifiers = match values {
         Values::Bits | Values::Wide => inst.abs == 0 && inst.neg == 0 && !inst.clamp,
+        Values::Typed => inst.abs == 0 && !inst.clamp,
         Values::Float | Values::Packed => true,
         Values::Double | Values::Half => !inst.clamp,
     };

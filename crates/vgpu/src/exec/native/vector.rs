@@ -654,7 +654,7 @@ const INACTIVE_256: Register = Register::YMM15;
 const EQUAL_256: Op = Op(Code::INVALID, Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256);
 
 /// Returns the index of a vector register, as [`Wave::vgpr`] computes it.
-fn vgpr_index(number: u16) -> usize {
+pub fn vgpr_index(number: u16) -> usize {
     usize::from(number.wrapping_sub(operand::VGPR)).min(REGISTERS - 1)
 }
 
