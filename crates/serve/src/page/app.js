@@ -2,9 +2,9 @@
 
 import { getJson, streamChat } from "./api.js";
 import { copy, element, markdown } from "./markdown.js";
+import { $, notice } from "./page.js";
 import * as store from "./store.js";
 
-const $ = (id) => document.getElementById(id);
 const RENDER_MS = 60; // Between renderings of an answer that is being written.
 
 const settings = store.settings();
@@ -273,14 +273,6 @@ function askForKey() {
 }
 
 // --- The server -------------------------------------------------------------------------------------------------------------------
-
-function notice(text, error = false, percent = null) {
-  $("state").hidden = !text;
-  $("state").classList.toggle("error", error);
-  $("state-text").textContent = text;
-  $("state-bar").hidden = percent === null;
-  if (percent !== null) $("state-bar").value = percent;
-}
 
 let attempt = 0;
 

@@ -4,9 +4,8 @@ import { getJson, streamJob } from "./api.js";
 import * as gallery from "./gallery.js";
 import { element } from "./markdown.js";
 import { Easel } from "./mask.js";
+import { $, notice } from "./page.js";
 import * as store from "./store.js";
-
-const $ = (id) => document.getElementById(id);
 
 const settings = store.settings();
 /** What the server says of its image model. */
@@ -248,14 +247,6 @@ function view(image, address) {
 }
 
 // --- The server ---------------------------------------------------------------------------------------------------------------------
-
-function notice(text, error = false, percent = null) {
-  $("state").hidden = !text;
-  $("state").classList.toggle("error", error);
-  $("state-text").textContent = text;
-  $("state-bar").hidden = percent === null;
-  if (percent !== null) $("state-bar").value = percent;
-}
 
 let attempt = 0;
 

@@ -16,7 +16,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       form-action 'none'; frame-ancestors 'none'";
 
 /// Path, type and content of each file.
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 12] = [
     ("/", "text/html; charset=utf-8", include_str!("index.html")),
     ("/page/style.css", "text/css; charset=utf-8", include_str!("style.css")),
     ("/page/icon.svg", "image/svg+xml", include_str!("icon.svg")),
@@ -27,6 +27,7 @@ const FILES: [(&str, &str, &str); 11] = [
     ("/page/gallery.js", "text/javascript; charset=utf-8", include_str!("gallery.js")),
     ("/page/mask.js", "text/javascript; charset=utf-8", include_str!("mask.js")),
     ("/page/markdown.js", "text/javascript; charset=utf-8", include_str!("markdown.js")),
+    ("/page/page.js", "text/javascript; charset=utf-8", include_str!("page.js")),
     ("/page/store.js", "text/javascript; charset=utf-8", include_str!("store.js")),
 ];
 
