@@ -142,7 +142,7 @@ fn images_are_generated_and_stay_in_the_browser() {
     assert_eq!((at(&mask, 128, 128), at(&mask, 128, 20), at(&mask, 128, 240)), (vec![255; 3], vec![0; 3], vec![0; 3]));
     let (before, after) = (picture(&first), picture(&newest(&browser)));
     assert!(before.rgb()[..20 * 256 * 3] == after.rgb()[..20 * 256 * 3] && before.rgb() != after.rgb());
-    // Without strokes it is no mask.
+    // Without strokes the mask is absent.
     browser.click("#undo");
     generate(&browser, 6);
     assert_eq!(browser.run("return sent.operation"), "image_transform");

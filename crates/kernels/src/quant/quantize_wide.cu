@@ -15,7 +15,7 @@
 // Elements of a load; lanes per block; blocks of 32 lanes at a time, and in all.
 constexpr int EACH = 16 / sizeof(U), WORDS = EACH / 4, LANES = 32 / EACH, ABREAST = 32 / LANES, PASSES = 4, BLOCKS = ABREAST * PASSES;
 
-// The low bytes of four whole numbers of magnitude up to 255.
+// The low bytes of four integers of magnitude up to 255.
 __device__ inline u32 low_bytes(const f32 (&whole)[4]) {
     u32 bits[4];
 #pragma unroll
