@@ -90,8 +90,9 @@ fn is(program: &str, name: &str) -> bool {
     program.strip_prefix(name).is_some_and(|numbers| numbers.is_empty() || numbers.starts_with('_'))
 }
 
+/// Programs for tree masks, which only drafts of speculation have, are not.
 fn is_hot(program: &str) -> bool {
-    HOT.iter().any(|hot| is(program, hot))
+    !program.ends_with("_tree1") && HOT.iter().any(|hot| is(program, hot))
 }
 
 /// Returns clang for AMD, because the installed hipRTC may be old.
