@@ -14,6 +14,7 @@ macro_rules! headers {
 /// The headers of the CUDA files, by the path in their `#include`s.
 const HEADERS: &[(&str, &str)] = headers![
     "attention/attention.cuh",
+    "attention/codes.cuh",
     "attention/decode.cuh",
     "attention/kv_tile.cuh",
     "common/dims.cuh",
@@ -84,12 +85,12 @@ pub(crate) struct Program {
     /// Types as the CUDA files spell them, the macros `T`, `U` and `V`; unused ones are empty.
     pub types: [&'static str; 3],
     /// Other macros; unused ones have an empty name.
-    pub constants: [(&'static str, u32); 6],
+    pub constants: [(&'static str, u32); 7],
 }
 
 impl Program {
     pub fn new(file: &'static SourceFile, op: &'static str, types: &[&'static str], constants: &[(&'static str, u32)]) -> Program {
-        let mut program = Program { file, op, types: [""; 3], constants: [("", 0); 6] };
+        let mut program = Program { file, op, types: [""; 3], constants: [("", 0); 7] };
         program.types[..types.len()].copy_from_slice(types);
         program.constants[..constants.len()].copy_from_slice(constants);
         program

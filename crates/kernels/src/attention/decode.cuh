@@ -10,6 +10,16 @@
 #include "common/head_strides.cuh"
 #include "common/pdl.cuh"
 
+// The type of cached elements; with CODES, a quantized cache.
+#if defined(CODES)
+#include "attention/codes.cuh"
+typedef Code Cached;
+#define DECODE_SCALES , const f16 *k_scales, const f16 *v_scales, CodeScales scales
+#else
+typedef T Cached;
+#define DECODE_SCALES
+#endif
+
 struct Decode {
     // For a paged cache, "sequence" is the cache block.
     HeadStrides q, k, v, out;
@@ -23,14 +33,15 @@ struct Decode {
 };
 
 struct Operands {
-    const T *q, *k, *v;
+    const T *q;
+    const Cached *k, *v;
     U *out;
     f32 *partial, *logs;
     const i32 *table, *lengths;
     const f32 *slopes;
 };
 #define DECODE_PARAMETERS                                                                                                          \
-    const T *q, const T *k, const T *v, U *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes
+    const T *q, const Cached *k, const Cached *v, U *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes
 #define DECODE_OPERANDS Operands{q, k, v, out, partial, logs, table, lengths, slopes}
 
 // The keys a token's query sees.

@@ -5,7 +5,7 @@ use std::f32::consts::LOG2_E;
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 
-use crate::attention::options::{AttentionOptions, KeyValues};
+use crate::attention::options::{AttentionOptions, CacheCodes, CacheScales, KeyValues};
 use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, strides_i32, width};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -152,10 +152,35 @@ impl Kernels {
         options: &AttentionOptions<'_>,
         out: &mut ViewMut<'_>,
     ) -> Result<()> {
+        self.decode(stream, q, (kv, None), options, out)
+    }
+
+    /// Computes [`Kernels::decode_attention`] over a quantized cache, whose codes are the keys and values.
+    pub fn decode_attention_quantized(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        kv: &KeyValues<'_>,
+        scales: &CacheScales<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        self.decode(stream, q, (kv, Some(scales)), options, out)
+    }
+
+    fn decode(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        (kv, scales): (&KeyValues<'_>, Option<&CacheScales<'_>>),
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
         let (q, out, dtype) = (*q, out.as_view(), q.dtype());
         check_dtype(OP, "queries", &q, &[DType::F32, DType::F16, DType::Bf16])?;
-        check_same_dtype(OP, "keys", kv.keys, dtype)?;
-        check_same_dtype(OP, "values", kv.values, dtype)?;
+        let cached = scales.map_or(dtype, |scales| scales.codes.dtype());
+        check_same_dtype(OP, "keys", kv.keys, cached)?;
+        check_same_dtype(OP, "values", kv.values, cached)?;
         check_dtype(OP, "result", &out, &[dtype, DType::F32])?;
         let [sequences, tokens, heads, dim] = sizes(OP, "queries", &q, "sequences, tokens, heads, head_dim")?;
         let [blocks, block_keys, kv_heads, _] = sizes(OP, "keys", &kv.keys, "sequences or blocks, block size, heads, head_dim")?;
@@ -173,6 +198,7 @@ impl Kernels {
                 ),
             ));
         }
+        let scale_strides = scales.map(|scales| scales.check(OP, &kv.keys)).transpose()?;
         let mut keys = block_keys;
         if let Some(table) = &kv.table {
             check_dtype(OP, "block table", table, &[DType::I32, DType::U32])?;
@@ -196,7 +222,7 @@ impl Kernels {
         }
         let inputs = [Some(("queries", q)), Some(("keys", kv.keys)), Some(("values", kv.values))];
         let others = [kv.table.map(|v| ("block table", v)), kv.lengths.map(|v| ("lengths", v)), options.alibi.map(|v| ("ALiBi slopes", v))];
-        let inputs = || inputs.into_iter().chain(others).flatten();
+        let inputs = || inputs.into_iter().chain(others).flatten().chain(scales.into_iter().flat_map(CacheScales::views));
         self.check_devices(OP, stream, inputs().chain([("result", out)]))?;
         for (what, view) in inputs() {
             check_no_overlap(OP, what, &view, &out)?;
@@ -214,12 +240,15 @@ impl Kernels {
         }
 
         let info = self.device().info();
-        let variant = self.variant(&q, kv, tokens * group, sequences * kv_heads)?;
+        let variant = self.variant(&q, (kv, scales.is_some()), tokens * group, sequences * kv_heads)?;
         let groups = (tokens * group).div_ceil(variant.rows());
         let alone = alone(sequences * kv_heads, tokens * group, info.compute_units as usize);
-        let kernels = self.load(&variant.program([dtype, out.dtype()], dim, kv.table.is_some()))?;
+        let program = variant.program([dtype, out.dtype()], dim, kv.table.is_some());
+        let kernels = self.load(&scales.map_or(program, |scales| program.with("CODES", scales.codes.constant())))?;
         let threads = variant.waves() * info.wave_size;
-        let mut shared = variant.shared(dtype, dim, info.wave_size);
+        // Tiles of the matrix units have the type of the queries.
+        let staged = if matches!(variant, Variant::Simt { .. }) { cached } else { dtype };
+        let mut shared = variant.shared(staged, dim, info.wave_size);
         if matches!(variant, Variant::Mma { waves: 4, .. }) && info.vendor == Vendor::Nvidia && dim > 64 && !alone {
             // More than a third of a multiprocessor: with many blocks, two at a time read faster than three, and fewer multiprocessors idle
             // at the end.
@@ -228,7 +257,7 @@ impl Kernels {
         let splits = splits(&Share {
             blocks: sequences * kv_heads * groups,
             keys,
-            key_bytes: 2 * dim * dtype.size(),
+            key_bytes: 2 * dim * cached.size(),
             units: info.compute_units as usize,
             // If the driver does not answer, two blocks are likely.
             at_once: kernels[0].active_blocks(threads, shared).unwrap_or(2).max(1) as usize,
@@ -275,9 +304,21 @@ impl Kernels {
             pointer(options.alibi),
             Arg::value(&params),
         );
-        // SAFETY: the kernel was compiled for this type, head_dim and layout; it ignores lengths and blocks that are out of range, all
-        // views were checked against their memory, and it writes only the result or the partial results.
-        unsafe { kernels[0].launch(stream, launch.shared(shared).pdl(), args) }.map_err(launch_error(OP))?;
+        let launch = launch.shared(shared).pdl();
+        // SAFETY: the kernel was compiled for this type, head_dim and layout, and with scales if there are some; it ignores lengths and
+        // blocks that are out of range, all views were checked against their memory, and it writes only the result or the partial results.
+        let launched = unsafe {
+            match (scales, &scale_strides) {
+                (Some(scales), Some(strides)) => {
+                    let (q, k, v, out, partial, logs, table, lengths, slopes, params) = args;
+                    let (key_scales, value_scales, strides) = (scales.keys.start(), scales.values.start(), Arg::value(strides));
+                    let args = (q, k, v, out, partial, logs, table, lengths, slopes, params, key_scales, value_scales, strides);
+                    kernels[0].launch(stream, launch, args)
+                }
+                _ => kernels[0].launch(stream, launch, args),
+            }
+        };
+        launched.map_err(launch_error(OP))?;
         if splits == 1 {
             return Ok(());
         }
@@ -289,14 +330,15 @@ impl Kernels {
     }
 
     /// Selects the variant for `rows` rows of queries per KV head and `blocks` pairs of sequence and KV head.
-    fn variant(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize, blocks: usize) -> Result<Variant> {
+    fn variant(&self, q: &View<'_>, (kv, quantized): (&KeyValues<'_>, bool), rows: usize, blocks: usize) -> Result<Variant> {
         let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
-        let each = width(&[dtype]);
+        // A lane reads eight codes at a time.
+        let each = if quantized { EACH_LANE as usize } else { width(&[dtype]) };
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
         let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
         let alone = alone(blocks, rows, info.compute_units as usize);
-        // With many sequences, more blocks are faster than more copies per block.
-        let few_blocks = 2 * blocks <= info.compute_units as usize;
+        // With many sequences, more blocks are faster than more copies per block. The kernel has the scales of two stages only.
+        let few_blocks = 2 * blocks <= info.compute_units as usize && !quantized;
         choose(info, dtype, dim, &Rows { rows, vectors, whole_tiles, alone, few_blocks }).map_err(|needed| {
             let shared = shared_limit(info);
             bad(format!("needs {needed} bytes of shared memory per block, but the device has {shared}"))
@@ -391,7 +433,14 @@ pub(crate) fn programs() -> Vec<Program> {
             programs
                 .extend([(1, 4), (2, 2), (4, 4), (4, 2)].map(|(rows, stages)| plain(rows, stages).program([DType::F32; 2], dim, paged)));
         }
-        programs.push(Variant::Simt { waves: 4, rows: 4, vectors: false, stages: 2 }.program([DType::Bf16, DType::F32], 80, paged));
+        let odd = Variant::Simt { waves: 4, rows: 4, vectors: false, stages: 2 }.program([DType::Bf16, DType::F32], 80, paged);
+        programs.push(odd);
+        for codes in [CacheCodes::Q8_0, CacheCodes::F8E4M3] {
+            let tiles = [(Vendor::Nvidia, 8), (Vendor::Amd, 16)];
+            let tiles = tiles.iter().filter_map(|(units, rows)| variants(Some(*units), false, 128, *rows, true, true).next());
+            let tiles = tiles.map(|variant| variant.program([DType::Bf16; 2], 128, paged));
+            programs.extend(tiles.chain([odd]).map(|program| program.with("CODES", codes.constant())));
+        }
     }
     programs
 }
@@ -411,6 +460,11 @@ pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
                 let variant = choose(info, dtype, dim, &of).ok();
                 programs
                     .extend(variant.into_iter().flat_map(|variant| [dtype, DType::F32].map(|to| variant.program([dtype, to], dim, true))));
+                let quantized = variant.filter(|_| super::QUANTIZED_HEAD_DIMS.contains(&dim) && !few_blocks);
+                for codes in [CacheCodes::Q8_0, CacheCodes::F8E4M3] {
+                    let program = |variant: Variant, to| variant.program([dtype, to], dim, true).with("CODES", codes.constant());
+                    programs.extend(quantized.into_iter().flat_map(|variant| [dtype, DType::F32].map(|to| program(variant, to))));
+                }
             }
         }
     }

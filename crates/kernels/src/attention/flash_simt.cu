@@ -64,6 +64,27 @@ template <int ROWS> __device__ inline void widen_rows(f32 *to, const Rows<T> &ro
     }
 }
 
+#if defined(CODES)
+// As `widen_rows`, from a quantized cache.
+template <int ROWS>
+__device__ inline void widen_codes(f32 *to, const Rows<Code> &rows, const Rows<f16> &scales, i32 first, i32 end, const Attention &a) {
+#pragma unroll 2
+    for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
+        const int row = i / (D / 8), column = i % (D / 8) * 8;
+        const Code *const from = first + row < end && column < a.dim ? rows.at(first + row) : nullptr;
+        Four wide[2] = {};
+        if (from) {
+            const Pack<Code, 8> codes = get_codes(from + column, a.aligned);
+            const f32 scale = widen(scales.at(first + row)[group_of(column)]);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) wide[e / 4].at[e % 4] = widen(codes.at[e]) * scale;
+        }
+        *(Four *)(to + row * WIDE + column) = wide[0];
+        *(Four *)(to + row * WIDE + column + 4) = wide[1];
+    }
+}
+#endif
+
 template <class F> __device__ inline f32 across_sixteen(f32 value, F f) {
 #pragma unroll
     for (int apart = 1; apart < 16; apart *= 2) value = f(value, __shfl_xor_sync(0xffffffffu, value, apart));
@@ -71,8 +92,8 @@ template <class F> __device__ inline f32 across_sixteen(f32 value, F f) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
-         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const Cached *k, const Cached *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
+         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse CACHE_SCALES) {
     extern __shared__ __align__(16) f32 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const Work<BM, BN> work(a, tables, blockIdx.x);
@@ -80,7 +101,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     f32 *const q_tile = shared, *const tile = q_tile + BM * WIDE, *const p_tile = tile + BN * WIDE;
     const int row0 = threadIdx.x / 16 * RM, column0 = threadIdx.x % 16;
-    const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
+    const Rows<Cached> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work);
+    const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);
+#if defined(CODES)
+    const Rows<f16> key_scales(k_scales, scales.k, a, tables, work), value_scales(v_scales, scales.v, a, tables, work);
+#define WIDEN_BLOCK(rows, key0) widen_codes<BN>(tile, rows##s, rows##_scales, key0, work.kv_len, a)
+#else
+#define WIDEN_BLOCK(rows, key0) widen_rows<BN>(tile, rows##s, key0, work.kv_len, a)
+#endif
     widen_rows<BM>(q_tile, queries, work.first, work.q_len, a);
 
     const Scores scores(a, tables, work.sequence, work.head);
@@ -98,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const i32 key0 = block * BN;
         const bool has_missing = any_missing(a, tables, work, block);
         __syncthreads();
-        widen_rows<BN>(tile, keys, key0, work.kv_len, a);
+        WIDEN_BLOCK(key, key0);
         __syncthreads();
         f32 s[RM][RN];
 #pragma unroll
@@ -147,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
         __syncthreads();
-        widen_rows<BN>(tile, values, key0, work.kv_len, a);
+        WIDEN_BLOCK(value, key0);
         __syncthreads();
 #pragma unroll 1
         for (int n = 0; n < BN; n += 4) {
