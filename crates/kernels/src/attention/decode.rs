@@ -5,6 +5,7 @@ use std::f32::consts::LOG2_E;
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 
+use super::with_codes;
 use crate::attention::options::{AttentionOptions, CacheCodes, CacheScales, KeyValues};
 use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, strides_i32, width};
 use crate::dtype::DType;
@@ -244,7 +245,7 @@ impl Kernels {
         let groups = (tokens * group).div_ceil(variant.rows());
         let alone = alone(sequences * kv_heads, tokens * group, info.compute_units as usize);
         let program = variant.program([dtype, out.dtype()], dim, kv.table.is_some());
-        let kernels = self.load(&scales.map_or(program, |scales| program.with("CODES", scales.codes.constant())))?;
+        let kernels = self.load(&scales.map_or(program, |scales| with_codes(program, scales.codes)))?;
         let threads = variant.waves() * info.wave_size;
         // Tiles of the matrix units have the type of the queries.
         let staged = if matches!(variant, Variant::Simt { .. }) { cached } else { dtype };
@@ -439,7 +440,7 @@ pub(crate) fn programs() -> Vec<Program> {
             let tiles = [(Vendor::Nvidia, 8), (Vendor::Amd, 16)];
             let tiles = tiles.iter().filter_map(|(units, rows)| variants(Some(*units), false, 128, *rows, true, true).next());
             let tiles = tiles.map(|variant| variant.program([DType::Bf16; 2], 128, paged));
-            programs.extend(tiles.chain([odd]).map(|program| program.with("CODES", codes.constant())));
+            programs.extend(tiles.chain([odd]).map(|program| with_codes(program, codes)));
         }
     }
     programs
@@ -462,7 +463,7 @@ pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
                     .extend(variant.into_iter().flat_map(|variant| [dtype, DType::F32].map(|to| variant.program([dtype, to], dim, true))));
                 let quantized = variant.filter(|_| super::QUANTIZED_HEAD_DIMS.contains(&dim) && !few_blocks);
                 for codes in [CacheCodes::Q8_0, CacheCodes::F8E4M3] {
-                    let program = |variant: Variant, to| variant.program([dtype, to], dim, true).with("CODES", codes.constant());
+                    let program = |variant: Variant, to| with_codes(variant.program([dtype, to], dim, true), codes);
                     programs.extend(quantized.into_iter().flat_map(|variant| [dtype, DType::F32].map(|to| program(variant, to))));
                 }
             }

@@ -159,14 +159,37 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: boo
     }
 }
 
+/// The program for a quantized cache.
+pub(crate) fn with_codes(program: Program, codes: CacheCodes) -> Program {
+    let op = match program.op {
+        "flash_mma" => "flash_codes_mma",
+        "flash_simt" => "flash_codes_simt",
+        "decode_mma" => "decode_codes_mma",
+        _ => "decode_codes_simt",
+    };
+    Program { op, ..program }.with("CODES", codes.constant())
+}
+
+/// Matrix units with a quantized cache: conversions need registers, so a wave has fewer queries and keys.
+fn quantized_mma(dtype: DType, dim: u32, wave: u32) -> Variant {
+    let (waves, keys) = (4, if dim <= 192 { 32 } else { 16 });
+    let constants = [("D", dim), ("BN", keys), ("MT", 1), ("WAVES", waves)];
+    Variant {
+        program: Program::new(&MMA, "flash_mma", &[dtype.name()], &constants),
+        queries: waves * 16,
+        threads: waves * wave,
+        shared: (waves * 16 + 2 * keys) * panels(dim) * 2,
+    }
+}
+
 /// The variant for a quantized cache, whose elements are converted on their way to shared memory.
 fn quantized(info: &DeviceInfo, dtype: DType, dim: usize, codes: CacheCodes) -> Variant {
     let dim = (dim as u32).next_multiple_of(32);
     let variant = match dtype == DType::F32 || !has_matrix_units(info) {
         true => simt(dtype, dim, false),
-        false => mma(dtype, dim, info.vendor, info.wave_size),
+        false => quantized_mma(dtype, dim, info.wave_size),
     };
-    Variant { program: variant.program.with("CODES", codes.constant()), ..variant }
+    Variant { program: with_codes(variant.program, codes), ..variant }
 }
 
 /// The head_dims whose programs for quantized caches are listed for models; those of others are compiled at first use.
@@ -183,8 +206,8 @@ pub(crate) fn programs() -> Vec<Program> {
             programs.extend([false, true].map(|paged| sm90a(dtype, dim, paged).program));
         }
     }
-    for variant in [simt(DType::F32, 64, false), mma(DType::Bf16, 128, Vendor::Nvidia, 32), mma(DType::F16, 64, Vendor::Amd, 64)] {
-        programs.extend([CacheCodes::Q8_0, CacheCodes::F8E4M3].map(|codes| variant.program.with("CODES", codes.constant())));
+    for variant in [simt(DType::F32, 64, false), quantized_mma(DType::Bf16, 128, 32)] {
+        programs.extend([CacheCodes::Q8_0, CacheCodes::F8E4M3].map(|codes| with_codes(variant.program, codes)));
     }
     programs
 }
