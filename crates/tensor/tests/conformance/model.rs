@@ -210,7 +210,7 @@ pub fn attention(context: &mut Context<'_>) {
         let tokens = all.token_ids.len();
         let ((keys, key_reference), (values, value_reference)) = (context.input(&[25, KV_HEADS, DIM]), context.input(&[25, KV_HEADS, DIM]));
         let (query, query_reference) = context.input_within(&[tokens, HEADS, DIM], 1.0);
-        let mut cache = KvCache::new(device, dtype, 1, 4, KV_HEADS, DIM).unwrap();
+        let mut cache = KvCache::new(device, dtype.name().parse().unwrap(), 1, 4, KV_HEADS, DIM).unwrap();
         cache.append(0, &keys, &values, &Batch::new(&earlier, device).unwrap()).unwrap();
         let batch = Batch::new(&all, device).unwrap();
         for (window, soft_cap) in context.sample([(None, None), (Some(4), None), (None, Some(2.0f32))], 2) {
