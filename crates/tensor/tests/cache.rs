@@ -3,7 +3,7 @@
 mod common;
 
 use warpwave_kernels::{DType, RopePairs, Window};
-use warpwave_tensor::{AttentionParams, BLOCK_SIZE, Batch, BatchInput, Device, KvCache, Rope, Tensor};
+use warpwave_tensor::{AttentionParams, BLOCK_SIZE, Batch, BatchInput, Device, KvCache, KvCacheType, Rope, Tensor};
 
 const HEADS: usize = 2;
 const DIM: usize = 32;
@@ -78,8 +78,16 @@ fn attention_is_the_same_on_every_device() {
         let all = random(&[5, 4 * HEADS, DIM], &device);
         let part = |first: usize, heads: usize| all.narrow(1, first, heads).unwrap();
         let (queries, keys, values) = (part(0, 2 * HEADS), part(2 * HEADS, HEADS), part(3 * HEADS, HEADS));
-        for (dtype, to, off) in [(DType::F32, DType::F32, 1e-5), (DType::F16, DType::F32, 2e-3), (DType::F32, DType::Bf16, 8e-3)] {
-            let mut cache = KvCache::new(&device, dtype, 1, 4, HEADS, DIM).unwrap();
+        // Keys and values are below 1 and scores below 8: a code is off by at most 1/254 of 1 with q8_0 and by 1/16 of itself with fp8.
+        let cases = [
+            (KvCacheType::F32, DType::F32, 1e-5),
+            (KvCacheType::F16, DType::F32, 2e-3),
+            (KvCacheType::F32, DType::Bf16, 8e-3),
+            (KvCacheType::Q8_0, DType::F32, 2e-2),
+            (KvCacheType::F8E4M3, DType::F32, 1e-1),
+        ];
+        for (kind, to, off) in cases {
+            let mut cache = KvCache::new(&device, kind, 1, 4, HEADS, DIM).unwrap();
             let rotated = cache.rope_append(0, &at, queries.clone(), keys.clone(), &values, &batch).unwrap();
             let found = cache.attend(0, &rotated, &batch, &params(to)).unwrap();
             assert_eq!(found.dtype(), to, "{device}");
@@ -88,11 +96,11 @@ fn attention_is_the_same_on_every_device() {
                 expected.clone_from(&found);
             }
             for (found, expected) in found.iter().zip(&expected) {
-                assert!((found - expected).abs() <= off, "{device}, {dtype} to {to}: {found} and {expected}");
+                assert!((found - expected).abs() <= off, "{device}, {kind} to {to}: {found} and {expected}");
             }
         }
         // Without rope the result differs.
-        let mut cache = KvCache::new(&device, DType::F32, 1, 4, HEADS, DIM).unwrap();
+        let mut cache = KvCache::new(&device, KvCacheType::F32, 1, 4, HEADS, DIM).unwrap();
         cache.append(0, &keys, &values, &batch).unwrap();
         let found = cache.attend(0, &queries, &batch, &params(DType::F32)).unwrap().floats().unwrap();
         assert!(found.iter().zip(&expected).any(|(found, expected)| (found - expected).abs() > 0.01), "{device}");
@@ -110,7 +118,7 @@ fn attention_is_the_same_on_every_device() {
 #[test]
 fn out_of_range_and_mismatched_input_is_rejected() {
     for device in common::devices() {
-        let mut cache = KvCache::new(&device, DType::F32, 1, 4, HEADS, DIM).unwrap();
+        let mut cache = KvCache::new(&device, KvCacheType::F32, 1, 4, HEADS, DIM).unwrap();
         let params = AttentionParams { scale: 1.0, window: Window::CAUSAL, soft_cap: None, dtype: DType::F32 };
         let (keys, queries) = (random(&[5, HEADS, DIM], &device), random(&[5, 2 * HEADS, DIM], &device));
         let batch = Batch::new(&good(), &device).unwrap();
@@ -160,4 +168,17 @@ fn out_of_range_and_mismatched_input_is_rejected() {
         }
         assert_eq!(cache.attend(0, &queries, &batch, &params).unwrap().to_vec::<f32>().unwrap(), before, "{device}: nothing was written");
     }
+}
+
+#[test]
+fn types_of_caches_have_names_and_sizes() {
+    for kind in KvCacheType::ALL {
+        assert_eq!(kind.name().parse::<KvCacheType>(), Ok(kind));
+    }
+    assert!("q4_0".parse::<KvCacheType>().unwrap_err().to_string().contains("valid types: f32, f16, bf16, f8e4m3, q8_0"));
+    // Q8_0 as in GGUF: 34 bytes for 32 elements.
+    let bytes = |kind| KvCache::bytes_per_token(kind, 2, 8, 128);
+    assert_eq!(bytes(KvCacheType::F16), 2 * 2 * 8 * 256);
+    assert_eq!(bytes(KvCacheType::Q8_0), 2 * 2 * 8 * 4 * 34);
+    assert_eq!(bytes(KvCacheType::F8E4M3), 2 * 2 * 8 * 130);
 }
