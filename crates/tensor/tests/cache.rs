@@ -3,7 +3,7 @@
 mod common;
 
 use warpwave_kernels::{DType, RopePairs, Window};
-use warpwave_tensor::{AttentionParams, BLOCK_SIZE, Batch, BatchInput, Device, KvCache, KvCacheType, Rope, Tensor};
+use warpwave_tensor::{AttentionInputs, AttentionParams, BLOCK_SIZE, Batch, BatchInput, Device, KvCache, KvCacheType, Rope, Tensor};
 
 const HEADS: usize = 2;
 const DIM: usize = 32;
@@ -112,6 +112,52 @@ fn attention_is_the_same_on_every_device() {
         rejected("expected 5 tokens (the size of the batch), got 4", &queries, &keys.narrow(0, 0, 4).unwrap());
         rejected("expected 4 positions, one per token, got 5", &queries.narrow(0, 0, 4).unwrap(), &keys);
         rejected("16 rotary pairs", &random(&[5, HEADS, DIM / 2], &device), &keys);
+    }
+}
+
+/// Prompts and decode steps with a window, a soft cap and sinks.
+#[test]
+fn quantized_caches_take_the_options_of_attention() {
+    let steps = BatchInput {
+        token_ids: vec![3, 5],
+        positions: vec![16, 1],
+        slots: vec![32, 49],
+        query_starts: vec![0, 1, 2],
+        kv_lengths: vec![17, 2],
+        ..good()
+    };
+    let params = AttentionParams { scale: 0.25, window: Window { left: Some(3), right: Some(0) }, soft_cap: Some(2.0), dtype: DType::F32 };
+    let mut expected: Vec<Vec<f32>> = Vec::new();
+    for device in [Device::Cpu].into_iter().chain(common::devices()) {
+        let [keys, values] = [1.0, -1.0].map(|sign| random(&[5, HEADS, DIM], &device).affine(sign, 0.0).unwrap());
+        let sinks = Tensor::new(&[0.5f32, -1.0, 2.0, 0.0], &[2 * HEADS], &device).unwrap();
+        for (kind, off) in [(KvCacheType::F32, 1e-5), (KvCacheType::Q8_0, 2e-2), (KvCacheType::F8E4M3, 1e-1)] {
+            let mut cache = KvCache::new(&device, kind, 1, 4, HEADS, DIM).unwrap();
+            cache.append(0, &keys, &values, &Batch::new(&good(), &device).unwrap()).unwrap();
+            for (i, input) in [good(), steps.clone()].iter().enumerate() {
+                let queries = random(&[input.token_ids.len(), 2 * HEADS, DIM], &device);
+                let batch = Batch::new(input, &device).unwrap();
+                let inputs = AttentionInputs { sinks: Some(&sinks), tree: None };
+                let found = cache.attend_with(0, &queries, &batch, &params, &inputs).unwrap().floats().unwrap();
+                if expected.len() == i {
+                    expected.push(found.clone());
+                }
+                for (found, expected) in found.iter().zip(&expected[i]) {
+                    assert!((found - expected).abs() <= off, "{device}, {kind}, batch {i}: {found} and {expected}");
+                }
+                let words = Tensor::new(&vec![-1i64; input.token_ids.len()], &[input.token_ids.len()], &device).unwrap();
+                let inputs = AttentionInputs { sinks: None, tree: Some(&words) };
+                let with_tree = cache.attend_with(0, &queries, &batch, &params, &inputs);
+                if kind == KvCacheType::F32 || device == Device::Cpu {
+                    with_tree.unwrap();
+                } else {
+                    let error = with_tree.unwrap_err().to_string();
+                    assert!(error.contains("a tree mask cannot be combined with a quantized cache"), "{device}: {error}");
+                }
+            }
+        }
+        let error = KvCache::new(&device, KvCacheType::Q8_0, 1, 4, HEADS, 264).err().unwrap().to_string();
+        assert!(error.contains("head_dim 264 is not supported; a cache of type q8_0 supports up to 256"), "{error}");
     }
 }
 
