@@ -575,20 +575,22 @@ impl Backend for Gpu {
             let layout = batched(&out.layout)?;
             let options = AttentionOptions { tree, ..options };
             let mut out = view_mut_as(out, layout)?;
-            return Ok(match &scales {
+            match &scales {
                 Some(scales) => self.kernels.decode_attention_quantized(&self.stream, &queries, &kv, scales, &options, &mut out)?,
                 None => self.kernels.decode_attention(&self.stream, &queries, &kv, &options, &mut out)?,
-            });
+            }
+            return Ok(());
         }
         let varlen = Varlen { q_starts: view(&args.query_starts)?, max_q_len: args.max_query_len, kv_starts: None };
         let options = AttentionOptions { tree: args.tree.as_ref().map(view).transpose()?, ..options };
         let (queries, mut out) = (view(&args.queries)?, view_mut(out)?);
-        Ok(match &scales {
+        match &scales {
             Some(scales) => {
                 self.kernels.attention_varlen_quantized(&self.stream, &queries, &kv, scales, &varlen, &options, &mut out, None)?
             }
             None => self.kernels.attention_varlen(&self.stream, &queries, &kv, &varlen, &options, &mut out, None)?,
-        })
+        }
+        Ok(())
     }
 
     fn has_dense_attention(&self, head_dim: usize, bias: bool) -> bool {
