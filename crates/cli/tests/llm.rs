@@ -309,8 +309,8 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
         (&["--ids", "1", "-p", "text"], 2, "cannot be used with"),
         (&["--ids", "1", "--dtype", "q3_x"], 2, "q4_k"),
         (&["--ids", "1", "--as", "q3_x"], 2, "invalid value 'q3_x' for '--dtype"),
-        (&["--ids", "1", "--kv-cache-type", "q8_0"], 2, "bf16"),
-        (&["--ids", "1", "--cache", "q8_0"], 2, "invalid value 'q8_0' for '--kv-cache-type"),
+        (&["--ids", "1", "--kv-cache-type", "q4_0"], 2, "bf16"),
+        (&["--ids", "1", "--cache", "q4_0"], 2, "invalid value 'q4_0' for '--kv-cache-type"),
         (&["--ids", "1", "--temperature", "nan"], 2, "temperature"),
         (&["--ids", "1", "--top-p", "1.5"], 2, "from 0 to 1"),
         (&["--ids", "1", "--logit-bias", "5"], 2, "42=-1.5"),
@@ -452,6 +452,20 @@ fn a_model_that_does_not_fit_is_rejected_with_a_breakdown() {
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("does not fit") && err.contains("KV cache") && err.contains("4000000000 tokens x"), "{err}");
     assert!(err.contains("The model would fit with --context"), "{err}");
+}
+
+#[test]
+fn quantized_kv_caches_are_counted_and_generate() {
+    let (model, known) = (oracle("llama3"), greedy("llama3"));
+    let prompt = joined(&known[..12], ",");
+    // A token's keys and values of 3 layers with 2 heads of 16 elements, and their scales.
+    for (kind, head) in [("f32", 64), ("f16", 32), ("bf16", 32), ("f8e4m3", 16 + 2), ("q8_0", 16 + 2)] {
+        let info = run_json(&["model", "info", &model, "--json", "--context", "128", "--kv-cache-type", kind]);
+        let device = &info["devices"][0];
+        assert_eq!((&device["cache"], &device["kv_per_token"]), (&json!(kind), &json!(2 * 3 * 2 * head)), "{device}");
+        let line = ["generate", &model, "--device", "cpu", "--ids", &prompt, "-n", "16", "--ignore-eos", "--json", "--kv-cache-type", kind];
+        assert_eq!(run_json(&line)["ids"].as_array().unwrap().len(), 16, "{kind}");
+    }
 }
 
 #[test]

@@ -75,7 +75,7 @@ mod view;
 
 pub use attention::Varlen;
 pub use attention::append::CachePositions;
-pub use attention::options::{AttentionOptions, KeyValues, Window};
+pub use attention::options::{AttentionOptions, CacheCodes, CacheScales, CacheScalesMut, KeyValues, Window};
 pub use conv::Conv;
 pub use dtype::{DType, Element, ParseDTypeError, Scalar};
 pub use elementwise::glu::Glu;

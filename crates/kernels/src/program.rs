@@ -14,6 +14,7 @@ macro_rules! headers {
 /// The headers of the CUDA files, by the path in their `#include`s.
 const HEADERS: &[(&str, &str)] = headers![
     "attention/attention.cuh",
+    "attention/codes.cuh",
     "attention/decode.cuh",
     "attention/kv_tile.cuh",
     "common/dims.cuh",

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use warpwave_kernels::{DType, Quant};
-use warpwave_tensor::Device;
+use warpwave_kernels::Quant;
+use warpwave_tensor::{Device, KvCacheType};
 use warpwave_weights::Kind;
 
 use crate::checkpoint::{Checkpoint, MemoryEstimate, MemoryPlan};
@@ -20,8 +20,8 @@ const SMALLEST_CONTEXT: usize = 256;
 pub struct MemoryBudget {
     /// The plan, with `chunk` resolved.
     pub plan: MemoryPlan,
-    /// Element type of the KV cache.
-    pub kv_cache: DType,
+    /// Type of the KV cache.
+    pub kv_cache: KvCacheType,
     /// One per device of the plan.
     pub devices: Vec<DeviceBudget>,
 }
@@ -55,7 +55,7 @@ pub enum Alternative {
     /// Weights of a smaller type, and the bytes needed in total then.
     Weights(Kind, u64),
     /// A KV cache of a smaller type.
-    KvCache(DType),
+    KvCache(KvCacheType),
 }
 
 impl MemoryBudget {
@@ -110,9 +110,14 @@ impl MemoryBudget {
                 found.push(Alternative::Weights(kind, total));
             }
         }
-        if self.kv_cache == DType::F32 && fitting(MemoryPlan { kv_cache: Some(DType::F16), ..self.plan.clone() }).is_some() {
-            found.push(Alternative::KvCache(DType::F16));
-        }
+        // The largest smaller type that fits.
+        let smaller: &[KvCacheType] = match self.kv_cache {
+            KvCacheType::F32 => &[KvCacheType::F16, KvCacheType::Q8_0],
+            KvCacheType::F16 | KvCacheType::Bf16 => &[KvCacheType::Q8_0],
+            KvCacheType::F8E4M3 | KvCacheType::Q8_0 => &[],
+        };
+        let fits = |kind: &&KvCacheType| fitting(MemoryPlan { kv_cache: Some(**kind), ..self.plan.clone() }).is_some();
+        found.extend(smaller.iter().find(fits).map(|kind| Alternative::KvCache(*kind)));
         found
     }
 
@@ -180,7 +185,7 @@ impl fmt::Display for Alternative {
         match self {
             Alternative::Context(tokens) => write!(f, "a context of {tokens} tokens"),
             Alternative::Weights(kind, total) => write!(f, "weights as {kind} ({} total)", human_bytes(*total)),
-            Alternative::KvCache(dtype) => write!(f, "a KV cache of {dtype}"),
+            Alternative::KvCache(kind) => write!(f, "a KV cache of {kind}"),
         }
     }
 }

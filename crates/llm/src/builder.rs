@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use warpwave_kernels::DType;
-use warpwave_tensor::{Device, Precision};
+use warpwave_tensor::{Device, KvCacheType, Precision};
 use warpwave_weights::Kind;
 
 use crate::budget::{MemoryBudget, MemoryShortage};
@@ -30,7 +29,7 @@ pub struct ModelBuilder<'p> {
     precision: Precision,
     context: Option<usize>,
     cache_tokens: Option<usize>,
-    kv_cache: Option<DType>,
+    kv_cache: Option<KvCacheType>,
     chunk: Option<usize>,
     graphs: bool,
     progress: Option<Box<dyn FnMut(u64, u64) + 'p>>,
@@ -108,10 +107,10 @@ impl<'p> ModelBuilder<'p> {
         self
     }
 
-    /// Sets the element type of the KV cache. Default: [`Model::kv_cache_type`].
+    /// Sets the type of the KV cache. Default: [`Model::kv_cache_type`].
     #[must_use]
-    pub fn kv_cache(mut self, dtype: impl Into<Option<DType>>) -> Self {
-        self.kv_cache = dtype.into();
+    pub fn kv_cache(mut self, kind: impl Into<Option<KvCacheType>>) -> Self {
+        self.kv_cache = kind.into();
         self
     }
 

@@ -60,4 +60,4 @@ pub use sampling::{SampledToken, Sampler};
 pub use template::{Chat, ChatTemplate};
 pub use text_error::TextError;
 pub use tokenizer::{Tokenizer, Vocabulary};
-pub use warpwave_tensor::Precision;
+pub use warpwave_tensor::{KvCacheType, Precision};

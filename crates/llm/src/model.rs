@@ -4,7 +4,7 @@ mod load;
 
 use warpwave_kernels::{Binary, DType, Glu, Routing, Unary, Window};
 use warpwave_tensor::{
-    AttentionInputs, AttentionParams, Batch, Device, Experts, KvCache, Linear, Matrix, Precision, Rope, RopePositions, Tensor,
+    AttentionInputs, AttentionParams, Batch, Device, Experts, KvCache, KvCacheType, Linear, Matrix, Precision, Rope, RopePositions, Tensor,
 };
 use warpwave_weights::Kind;
 
@@ -263,25 +263,25 @@ impl Model {
         device_names(self.devices())
     }
 
-    /// Returns the default element type of the KV cache.
-    pub fn kv_cache_type(&self) -> DType {
+    /// Returns the default type of the KV cache.
+    pub fn kv_cache_type(&self) -> KvCacheType {
         kv_cache_type(self.weights, self.precision, !self.device().is_cpu())
     }
 
     /// Bytes of a token in the KV cache of one of the devices.
-    pub(crate) fn kv_bytes_per_token(&self, number: usize, dtype: DType) -> usize {
+    pub(crate) fn kv_bytes_per_token(&self, number: usize, kind: KvCacheType) -> usize {
         let config = &self.shards[number].config;
-        KvCache::bytes_per_token(dtype, config.layers, config.kv_heads, config.head_dim)
+        KvCache::bytes_per_token(kind, config.layers, config.kv_heads, config.head_dim)
     }
 
     /// Creates the KV cache of one of the devices.
-    pub(crate) fn new_cache(&self, number: usize, dtype: DType, blocks: usize) -> Result<KvCache> {
+    pub(crate) fn new_cache(&self, number: usize, kind: KvCacheType, blocks: usize) -> Result<KvCache> {
         let Shard { device, config, .. } = &self.shards[number];
-        Ok(KvCache::new(device, dtype, config.layers, blocks, config.kv_heads, config.head_dim)?)
+        Ok(KvCache::new(device, kind, config.layers, blocks, config.kv_heads, config.head_dim)?)
     }
 
     /// Bytes that the pool of one of the GPUs should hold for steps of `tokens`.
-    pub(crate) fn step_bytes(&self, number: usize, tokens: usize, kv_cache: DType) -> Result<u64> {
+    pub(crate) fn step_bytes(&self, number: usize, tokens: usize, kv_cache: KvCacheType) -> Result<u64> {
         let Some(meta) = &self.meta else { return Ok(0) };
         Ok(StepMemory::count(meta, tokens, kv_cache)?[number].reserved(&self.shards[number].device))
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use warpwave_gpu::{GraphExec, HostBuffer};
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK_SIZE, Batch, BatchInput, Device, Gpu, KvCache, Tensor};
+use warpwave_tensor::{BLOCK_SIZE, Batch, BatchInput, Device, Gpu, KvCache, KvCacheType, Tensor};
 
 use crate::error::{Error, Result};
 use crate::model::{Logits, Model};
@@ -17,8 +17,8 @@ pub struct RunnerOptions {
     pub context: usize,
     /// Capacity of the KV cache in tokens, of all sequences together. Rounded up to whole blocks. Default: `context`.
     pub cache_tokens: Option<usize>,
-    /// Element type of the KV cache. Default: [`Model::kv_cache_type`].
-    pub kv_cache: Option<DType>,
+    /// Type of the KV cache. Default: [`Model::kv_cache_type`].
+    pub kv_cache: Option<KvCacheType>,
     /// The maximum number of tokens computed in one step; longer prompts and larger batches are split. Default:
     /// [`RunnerOptions::default_chunk`], or less if memory is short.
     pub chunk: Option<usize>,
@@ -145,15 +145,15 @@ impl Runner {
         if blocks > most {
             return Err(Error::CacheFull { tokens: capacity, free: most * BLOCK_SIZE });
         }
-        let dtype = options.kv_cache.unwrap_or_else(|| model.kv_cache_type());
+        let kind = options.kv_cache.unwrap_or_else(|| model.kv_cache_type());
         let mut caches = Vec::new();
         let devices: Vec<Device> = model.devices().cloned().collect();
         for (number, device) in devices.iter().enumerate() {
             let before = device.free_memory();
-            match model.new_cache(number, dtype, blocks) {
+            match model.new_cache(number, kind, blocks) {
                 Ok(cache) => caches.push(cache),
                 Err(error) => {
-                    let all = (model.kv_bytes_per_token(number, dtype) * blocks * BLOCK_SIZE) as u64;
+                    let all = (model.kv_bytes_per_token(number, kind) * blocks * BLOCK_SIZE) as u64;
                     // First the model, then what it leaves in the pool.
                     drop((model, caches));
                     devices.iter().for_each(|device| _ = device.trim());
@@ -171,7 +171,7 @@ impl Runner {
             // The pool keeps about as much as was ever allocated at once. Allocating everything a long step takes keeps it from freeing
             // and allocating memory at each layer. Without that much memory, steps get shorter.
             loop {
-                let step = model.step_bytes(number, chunk.min(blocks * BLOCK_SIZE), dtype)?;
+                let step = model.step_bytes(number, chunk.min(blocks * BLOCK_SIZE), kind)?;
                 let fits = gpu.stream.alloc::<u8>(usize::try_from(step).unwrap_or(usize::MAX)).is_ok();
                 if fits || options.chunk.is_some() || chunk <= RunnerOptions::SMALLEST_CHUNK {
                     break;

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use warpwave_kernels::{DType, Glu, Quant, RopePairs, RopeScaling};
 use warpwave_llm::{Checkpoint, Config, Family, MemoryPlan, Precision, RopeConfig};
-use warpwave_tensor::Device;
+use warpwave_tensor::{Device, KvCacheType};
 use warpwave_weights::{Array, Error, Gguf, Kind, TensorInfo, Value, write_gguf};
 
 use fixtures::{changed, config, oracle, says, set, temporary};
@@ -592,7 +592,7 @@ fn memory_is_counted() {
         MemoryPlan { devices, weights: None, precision, kv_cache: Some(cache), context, cache_tokens: None, chunk }
     };
     let random = Checkpoint::random(Config { sliding_layers: vec![false; 32], ..config }, Kind::Plain(DType::Bf16)).unwrap();
-    let memory = random.memory(&plan(DType::F16, 8192)).unwrap()[0];
+    let memory = random.memory(&plan(KvCacheType::F16, 8192)).unwrap()[0];
     // Norms are f32.
     assert_eq!(memory.weights, 2 * (weights + (2 * 32 + 1) * 4096) as u64);
     assert_eq!((memory.kv_per_token, memory.kv), (131_072, 1 << 30));
@@ -602,12 +602,12 @@ fn memory_is_counted() {
     assert_eq!(memory.total(), memory.weights + memory.kv + memory.activations + memory.scratch);
     let model = Checkpoint::open(oracle("llama3")).unwrap();
     let file = fs::metadata(oracle("llama3").join("model.safetensors")).unwrap().len();
-    let plain = model.memory(&plan(DType::F32, 512)).unwrap()[0];
+    let plain = model.memory(&plan(KvCacheType::F32, 512)).unwrap()[0];
     assert!(plain.weights < file && plain.weights > file - 5000, "all but the header");
     assert_eq!(plain.kv_per_token, 3 * 2 * 2 * 16 * 4);
-    let of_four = MemoryPlan { cache_tokens: Some(4 * 512), ..plan(DType::F32, 512) };
+    let of_four = MemoryPlan { cache_tokens: Some(4 * 512), ..plan(KvCacheType::F32, 512) };
     assert_eq!(model.memory(&of_four).unwrap()[0].kv, 4 * plain.kv);
-    let quantized = MemoryPlan { weights: Some(Kind::Quant(Quant::Q8_0)), ..plan(DType::F16, 512) };
+    let quantized = MemoryPlan { weights: Some(Kind::Quant(Quant::Q8_0)), ..plan(KvCacheType::F16, 512) };
     assert!(model.memory(&quantized).unwrap()[0].weights < plain.weights / 2);
 }
 

@@ -9,7 +9,7 @@ mod common;
 
 use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{Checkpoint, Config, LoadOptions, Logits, Model, RopeConfig, Runner, RunnerOptions, Sequence};
-use warpwave_tensor::{Device, Precision};
+use warpwave_tensor::{Device, KvCacheType, Precision};
 use warpwave_test_support::{full_run, test_model};
 use warpwave_weights::Kind;
 
@@ -23,17 +23,17 @@ const Q8_0: Kind = Kind::Quant(Quant::Q8_0);
 const Q4_K: Kind = Kind::Quant(Quant::Q4K);
 
 /// Weight type, precision and KV cache type.
-type Case = (Option<Kind>, Precision, DType);
+type Case = (Option<Kind>, Precision, KvCacheType);
 
 const CASES: [Case; 8] = [
-    (Some(BF16), Precision::Fast, DType::Bf16),
-    (Some(BF16), Precision::Fast, DType::F16),
-    (Some(F16), Precision::Fast, DType::F16),
-    (Some(F16), Precision::Fast, DType::Bf16),
-    (Some(Q8_0), Precision::Fast, DType::F16),
-    (Some(Q8_0), Precision::Exact, DType::Bf16),
-    (Some(Q4_K), Precision::Fast, DType::Bf16),
-    (Some(Q4_K), Precision::Exact, DType::F16),
+    (Some(BF16), Precision::Fast, KvCacheType::Bf16),
+    (Some(BF16), Precision::Fast, KvCacheType::F16),
+    (Some(F16), Precision::Fast, KvCacheType::F16),
+    (Some(F16), Precision::Fast, KvCacheType::Bf16),
+    (Some(Q8_0), Precision::Fast, KvCacheType::F16),
+    (Some(Q8_0), Precision::Exact, KvCacheType::Bf16),
+    (Some(Q4_K), Precision::Fast, KvCacheType::Bf16),
+    (Some(Q4_K), Precision::Exact, KvCacheType::F16),
 ];
 
 /// A text of plain greedy decoding; for each position the most likely next token and its margin over the second.
@@ -214,7 +214,7 @@ fn lower_precisions_give_the_same_tokens_where_decoding_is_decisive() {
 #[test]
 fn another_model_is_noticed() {
     let prompts = prompts(&[5]);
-    let of = |kind: Kind| runner(&small(kind, 2), &Device::Cpu, (Some(kind), Precision::Exact, DType::F16), 1, false);
+    let of = |kind: Kind| runner(&small(kind, 2), &Device::Cpu, (Some(kind), Precision::Exact, KvCacheType::F16), 1, false);
     let plain = plain(&mut of(Q8_0), &prompts[0], 24);
     let mut compared = Compared::default();
     one_step(&mut of(Q4_K), &plain, &mut compared);
@@ -233,7 +233,7 @@ fn a_real_model_gives_the_same_tokens_where_decoding_is_decisive() {
     let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     for device in common::devices().into_iter().filter(|device| !device.is_virtual()) {
         let (more, least) = if device.is_cpu() && !full_run() { (12, 100) } else { (24, 1000) };
-        let unconverted = [(None, Precision::Fast, DType::F16), (None, Precision::Exact, DType::Bf16)];
+        let unconverted = [(None, Precision::Fast, KvCacheType::F16), (None, Precision::Exact, KvCacheType::Bf16)];
         let converted = CASES.into_iter().filter(|_| full_run() || !device.is_cpu());
         let sure: usize =
             unconverted.into_iter().chain(converted).map(|case| compare("SmolLM2", &checkpoint, &device, case, &prompts, more)).sum();

@@ -11,7 +11,7 @@ use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{
     Checkpoint, Config, Event, FinishReason, LoadOptions, Logits, Model, Request, RopeConfig, Runner, RunnerOptions, Sequence,
 };
-use warpwave_tensor::{Device, Precision};
+use warpwave_tensor::{Device, KvCacheType, Precision};
 use warpwave_test_support::{full_run, workspace_root};
 use warpwave_weights::Kind;
 
@@ -183,6 +183,52 @@ fn every_family_gives_the_known_logits_token_by_token() {
             println!("{family:8} {device:12} logits token by token within {far:.1e}");
             assert!(far <= CLOSE, "{family} on {device}: {far}");
             assert_eq!(runner.graphs() > 0, !device.is_cpu(), "graphs on {device}");
+        }
+    }
+}
+
+/// Largest relative RMS error of the logits with a quantized KV cache: about twice what was measured on the CPU. These models are random and
+/// small: heads have 16 elements.
+const CACHES: [(KvCacheType, f64); 2] = [(KvCacheType::Q8_0, 0.04), (KvCacheType::F8E4M3, 0.2)];
+
+/// Quantized KV caches: logits stay close to those of an `f32` cache in prefill and in decoding, and greedy tokens differ only where two are
+/// about as likely.
+#[test]
+fn quantized_caches_stay_close() {
+    for device in common::devices() {
+        let slow = device.is_virtual() && !full_run();
+        let families: &[&str] = if slow { &["llama3"] } else { &["falcon", "gemma2", "gpt_neox", "llama3"] };
+        for (family, (kind, allowed)) in families.iter().flat_map(|family| CACHES.map(|cache| (*family, cache))) {
+            let expected = expected(family);
+            let checkpoint = Checkpoint::open(folder(family)).unwrap();
+            let with_cache = |kv_cache| {
+                let options = LoadOptions { precision: Precision::Exact, ..LoadOptions::default() };
+                let model = Model::load(&checkpoint, &device, options, &mut |_| ()).unwrap();
+                Runner::new(model, RunnerOptions { context: 256, kv_cache: Some(kv_cache), ..RunnerOptions::default() }).unwrap()
+            };
+            let mut runner = with_cache(kind);
+            let prefill = off(&logits_of(&mut runner, &expected), &expected.logits.concat());
+            let tokens = if slow { 12 } else { 40 };
+            let decode = off(&step_by_step(&mut runner, &[expected.ids[0][..tokens].to_vec()]), &expected.logits[0][..tokens * 320]);
+            println!("{family:13} {device:12} {kind}: prefill {prefill:.4}, decode {decode:.4} of the logits' RMS");
+            assert!(prefill <= allowed && decode <= allowed, "{family} on {device}, {kind}: {prefill}, {decode}");
+            assert!(prefill > 0.0 && decode > 0.0, "{family} on {device}: the cache is not quantized");
+            if slow {
+                continue;
+            }
+            let found = greedy(&mut runner, &expected.greedy[..12], 16);
+            if let Some(at) = (0..found.len()).find(|i| found[*i] != expected.greedy[*i]) {
+                let mut sequence = Sequence::default();
+                let mut plain = with_cache(KvCacheType::F32);
+                let logits = plain.forward(&mut [(&mut sequence, &found[..at])], Logits::Last).unwrap().to_vec::<f32>().unwrap();
+                let margin = logits[expected.greedy[at] as usize] - logits[found[at] as usize];
+                let size = (logits.iter().map(|x| x * x).sum::<f32>() / logits.len() as f32).sqrt();
+                // Two logits, each off by at most a few times the RMS error.
+                assert!(
+                    margin <= 8.0 * allowed as f32 * size,
+                    "{family} on {device}, {kind}: token {at} differs with a margin of {margin}"
+                );
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Logits, Model, RopeConfig, Runner, RunnerOptions, Sequence};
-use warpwave_tensor::{Device, Precision};
+use warpwave_tensor::{Device, KvCacheType, Precision};
 use warpwave_test_support::test_model;
 use warpwave_weights::{Gguf, Kind, Tensor, TensorInfo, write_gguf};
 
@@ -21,7 +21,7 @@ fn model() -> Checkpoint {
 fn runner(checkpoint: &Checkpoint, weights: Option<Kind>, precision: Precision, devices: &[Device]) -> Runner {
     let options = LoadOptions { precision, weights, ..LoadOptions::default() };
     let model = Model::load_tensor_parallel(checkpoint, devices, options, &mut |_| ()).unwrap();
-    let kv_cache = Some(DType::F32);
+    let kv_cache = Some(KvCacheType::F32);
     Runner::new(model, RunnerOptions { context: 256, chunk: Some(24), kv_cache, ..RunnerOptions::default() }).unwrap()
 }
 

@@ -123,12 +123,20 @@ pub(crate) struct RopeArgs<'a> {
 /// Cosines and sines of (tokens, pairs).
 pub(crate) type RopeTables = (Vec<f32>, Vec<f32>);
 
+/// A layer's key and value blocks, and their scales if they are quantized.
+pub(crate) struct CacheOperands<'a, 'b> {
+    pub elements: [&'a mut OperandMut<'b>; 2],
+    pub scales: Option<[&'a mut OperandMut<'b>; 2]>,
+}
+
 /// Attention of variable-length sequences over a paged KV cache.
 pub(crate) struct AttentionArgs<'a> {
     /// (tokens, heads, head_dim) in the type of [`Backend::attention_types`], with consecutive elements of a head.
     pub queries: Operand<'a>,
     /// Key and value blocks, (blocks, block size, kv_heads, head_dim).
     pub cache: [Operand<'a>; 2],
+    /// The scales of a quantized cache, whose codes `cache` has.
+    pub scales: Option<[Operand<'a>; 2]>,
     /// `u32` of (sequences + 1): each sequence's first token.
     pub query_starts: Operand<'a>,
     /// `u32` of (sequences): cached keys of each sequence.
@@ -308,8 +316,8 @@ pub(crate) trait Backend {
     /// Rotates `x` of (tokens, heads, head_dim).
     fn rope_in_place(&self, rope: &RopeArgs<'_>, x: &mut OperandMut<'_>) -> Result<()>;
     /// Writes keys and values of (tokens, kv_heads, head_dim) to `u32` slots of the cache.
-    fn append(&self, kv: [&Operand<'_>; 2], slots: &Operand<'_>, cache: [&mut OperandMut<'_>; 2]) -> Result<()>;
-    /// Rotates queries into `out` and keys into the cache, and writes values to the cache.
+    fn append(&self, kv: [&Operand<'_>; 2], slots: &Operand<'_>, cache: CacheOperands<'_, '_>) -> Result<()>;
+    /// Rotates queries into `out` and keys into the cache, and writes values to the cache, which is not quantized.
     fn rope_append(
         &self,
         rope: &RopeArgs<'_>,
@@ -318,7 +326,8 @@ pub(crate) trait Backend {
         out: &mut OperandMut<'_>,
         cache: [&mut OperandMut<'_>; 2],
     ) -> Result<()>;
-    /// The types of queries and results of [`Backend::attention`] over a cache of `cache`, where `wanted` is the caller's result type.
+    /// The types of queries and results of [`Backend::attention`] over a cache of `cache`, where `wanted` is the caller's result type. For
+    /// a quantized cache, `cache` is the type of the queries there are.
     fn attention_types(&self, cache: DType, wanted: DType, decode: bool) -> [DType; 2];
     fn attention(&self, args: &AttentionArgs<'_>, out: &mut OperandMut<'_>) -> Result<()>;
     /// Whether [`Backend::dense_attention`] has this head_dim, with or without a bias.

@@ -4,16 +4,18 @@ use std::borrow::Cow;
 
 use warpwave_gpu::{Buffer, Slice, Stream};
 use warpwave_kernels::{
-    ActivationPrecision, AttentionOptions, Binary, CachePositions, Conv, DType, Distribution, ExpertTiles, ExpertWeights, Glu, Kernels,
-    KeyValues, Layout, Matmul, Norm, PadMode, Philox, Positions, Quant, QuantView, Reduce, Rope, RopeAngles, Routing, Scalar, Unary,
-    Varlen, View, ViewMut,
+    ActivationPrecision, AttentionOptions, Binary, CachePositions, CacheScales, CacheScalesMut, Conv, DType, Distribution, ExpertTiles,
+    ExpertWeights, Glu, Kernels, KeyValues, Layout, Matmul, Norm, PadMode, Philox, Positions, Quant, QuantView, Reduce, Rope, RopeAngles,
+    Routing, Scalar, Unary, Varlen, View, ViewMut,
 };
 
 use crate::backend::{
-    AttentionArgs, Backend, Bins, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage, WeightFormat, Weights,
+    AttentionArgs, Backend, Bins, CacheOperands, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage,
+    WeightFormat, Weights,
 };
 use crate::cpu::Precision;
 use crate::error::{Result, wrong_device};
+use crate::kv_cache::cache_codes;
 
 /// A GPU ready for work: its kernels, and the stream that all tensor operations are queued on.
 pub struct Gpu {
@@ -520,15 +522,16 @@ impl Backend for Gpu {
         Ok(self.kernels.rope_in_place(&self.stream, &rope_view(rope)?, &mut view_mut_as(x, layout)?)?)
     }
 
-    fn append(
-        &self,
-        [keys, values]: [&Operand<'_>; 2],
-        slots: &Operand<'_>,
-        [key_cache, value_cache]: [&mut OperandMut<'_>; 2],
-    ) -> Result<()> {
+    fn append(&self, [keys, values]: [&Operand<'_>; 2], slots: &Operand<'_>, cache: CacheOperands<'_, '_>) -> Result<()> {
         let (keys, values, slots) = (one_sequence(keys)?, one_sequence(values)?, CachePositions::Slots(one_sequence(slots)?));
-        let cache = (&mut view_mut(key_cache)?, &mut view_mut(value_cache)?);
-        Ok(self.kernels.append(&self.stream, (&keys, &values), slots, cache)?)
+        let [key_cache, value_cache] = cache.elements;
+        let codes = cache_codes(key_cache.dtype);
+        let pools = (&mut view_mut(key_cache)?, &mut view_mut(value_cache)?);
+        let Some([key_scales, value_scales]) = cache.scales else {
+            return Ok(self.kernels.append(&self.stream, (&keys, &values), slots, pools)?);
+        };
+        let mut scales = CacheScalesMut { codes, keys: view_mut(key_scales)?, values: view_mut(value_scales)? };
+        Ok(self.kernels.append_quantized(&self.stream, (&keys, &values), slots, pools, &mut scales)?)
     }
 
     fn rope_append(
@@ -558,6 +561,10 @@ impl Backend for Gpu {
             table: Some(view(&args.block_table)?),
             lengths: Some(view(&args.kv_lengths)?),
         };
+        let scales = args.scales.as_ref().map(|[of_keys, of_values]| {
+            Result::Ok(CacheScales { codes: cache_codes(keys.dtype), keys: view(of_keys)?, values: view(of_values)? })
+        });
+        let scales = scales.transpose()?;
         let params = args.params;
         let sinks = args.sinks.as_ref().map(view).transpose()?;
         let options = AttentionOptions { window: params.window, soft_cap: params.soft_cap, sinks, ..AttentionOptions::new(params.scale) };
@@ -567,12 +574,23 @@ impl Backend for Gpu {
             let tree = args.tree.map(|tree| view(&tree.with_layout(batched(&tree.layout)?))).transpose()?;
             let layout = batched(&out.layout)?;
             let options = AttentionOptions { tree, ..options };
-            return Ok(self.kernels.decode_attention(&self.stream, &queries, &kv, &options, &mut view_mut_as(out, layout)?)?);
+            let mut out = view_mut_as(out, layout)?;
+            match &scales {
+                Some(scales) => self.kernels.decode_attention_quantized(&self.stream, &queries, &kv, scales, &options, &mut out)?,
+                None => self.kernels.decode_attention(&self.stream, &queries, &kv, &options, &mut out)?,
+            }
+            return Ok(());
         }
         let varlen = Varlen { q_starts: view(&args.query_starts)?, max_q_len: args.max_query_len, kv_starts: None };
         let options = AttentionOptions { tree: args.tree.as_ref().map(view).transpose()?, ..options };
         let (queries, mut out) = (view(&args.queries)?, view_mut(out)?);
-        Ok(self.kernels.attention_varlen(&self.stream, &queries, &kv, &varlen, &options, &mut out, None)?)
+        match &scales {
+            Some(scales) => {
+                self.kernels.attention_varlen_quantized(&self.stream, &queries, &kv, scales, &varlen, &options, &mut out, None)?
+            }
+            None => self.kernels.attention_varlen(&self.stream, &queries, &kv, &varlen, &options, &mut out, None)?,
+        }
+        Ok(())
     }
 
     fn has_dense_attention(&self, head_dim: usize, bias: bool) -> bool {

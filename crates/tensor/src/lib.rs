@@ -52,7 +52,7 @@ pub use device::{Device, check_host_memory};
 pub use dim::Dim;
 pub use error::{Error, Result};
 pub use gpu::Gpu;
-pub use kv_cache::{AttentionInputs, AttentionParams, BLOCK_SIZE, KvCache};
+pub use kv_cache::{AttentionInputs, AttentionParams, BLOCK_SIZE, KvCache, KvCacheType, ParseKvCacheTypeError};
 pub use linear::{Linear, Matrix};
 pub use meta::{MemoryUse, Meta};
 pub use moe::{ExpertChoice, Experts};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use warpwave_kernels::{Binary, Conv, DType, Distribution, Glu, PadMode, Philox, Quant, Reduce, Routing, Scalar, Unary};
 
 use crate::backend::{
-    AttentionArgs, Backend, Bins, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage, Weights,
+    AttentionArgs, Backend, Bins, CacheOperands, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage, Weights,
 };
 use crate::cpu::{Interleaved, Precision};
 use crate::device::Device;
@@ -309,7 +309,7 @@ impl Backend for Meta {
         Ok(())
     }
 
-    fn append(&self, _: [&Operand<'_>; 2], _: &Operand<'_>, _: [&mut OperandMut<'_>; 2]) -> Result<()> {
+    fn append(&self, _: [&Operand<'_>; 2], _: &Operand<'_>, _: CacheOperands<'_, '_>) -> Result<()> {
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use warpwave_kernels::{DType, RopePairs, Window};
-use warpwave_tensor::{AttentionParams, BLOCK_SIZE, Batch, BatchInput, Device, KvCache, Rope, Tensor};
+use warpwave_tensor::{AttentionInputs, AttentionParams, BLOCK_SIZE, Batch, BatchInput, Device, KvCache, KvCacheType, Rope, Tensor};
 
 const HEADS: usize = 2;
 const DIM: usize = 32;
@@ -78,8 +78,16 @@ fn attention_is_the_same_on_every_device() {
         let all = random(&[5, 4 * HEADS, DIM], &device);
         let part = |first: usize, heads: usize| all.narrow(1, first, heads).unwrap();
         let (queries, keys, values) = (part(0, 2 * HEADS), part(2 * HEADS, HEADS), part(3 * HEADS, HEADS));
-        for (dtype, to, off) in [(DType::F32, DType::F32, 1e-5), (DType::F16, DType::F32, 2e-3), (DType::F32, DType::Bf16, 8e-3)] {
-            let mut cache = KvCache::new(&device, dtype, 1, 4, HEADS, DIM).unwrap();
+        // Keys and values are below 1 and scores below 8: a code is off by at most 1/254 of 1 with q8_0 and by 1/16 of itself with fp8.
+        let cases = [
+            (KvCacheType::F32, DType::F32, 1e-5),
+            (KvCacheType::F16, DType::F32, 2e-3),
+            (KvCacheType::F32, DType::Bf16, 8e-3),
+            (KvCacheType::Q8_0, DType::F32, 2e-2),
+            (KvCacheType::F8E4M3, DType::F32, 1e-1),
+        ];
+        for (kind, to, off) in cases {
+            let mut cache = KvCache::new(&device, kind, 1, 4, HEADS, DIM).unwrap();
             let rotated = cache.rope_append(0, &at, queries.clone(), keys.clone(), &values, &batch).unwrap();
             let found = cache.attend(0, &rotated, &batch, &params(to)).unwrap();
             assert_eq!(found.dtype(), to, "{device}");
@@ -88,11 +96,11 @@ fn attention_is_the_same_on_every_device() {
                 expected.clone_from(&found);
             }
             for (found, expected) in found.iter().zip(&expected) {
-                assert!((found - expected).abs() <= off, "{device}, {dtype} to {to}: {found} and {expected}");
+                assert!((found - expected).abs() <= off, "{device}, {kind} to {to}: {found} and {expected}");
             }
         }
         // Without rope the result differs.
-        let mut cache = KvCache::new(&device, DType::F32, 1, 4, HEADS, DIM).unwrap();
+        let mut cache = KvCache::new(&device, KvCacheType::F32, 1, 4, HEADS, DIM).unwrap();
         cache.append(0, &keys, &values, &batch).unwrap();
         let found = cache.attend(0, &queries, &batch, &params(DType::F32)).unwrap().floats().unwrap();
         assert!(found.iter().zip(&expected).any(|(found, expected)| (found - expected).abs() > 0.01), "{device}");
@@ -107,10 +115,56 @@ fn attention_is_the_same_on_every_device() {
     }
 }
 
+/// Prompts and decode steps with a window, a soft cap and sinks.
+#[test]
+fn quantized_caches_take_the_options_of_attention() {
+    let steps = BatchInput {
+        token_ids: vec![3, 5],
+        positions: vec![16, 1],
+        slots: vec![32, 49],
+        query_starts: vec![0, 1, 2],
+        kv_lengths: vec![17, 2],
+        ..good()
+    };
+    let params = AttentionParams { scale: 0.25, window: Window { left: Some(3), right: Some(0) }, soft_cap: Some(2.0), dtype: DType::F32 };
+    let mut expected: Vec<Vec<f32>> = Vec::new();
+    for device in [Device::Cpu].into_iter().chain(common::devices()) {
+        let [keys, values] = [1.0, -1.0].map(|sign| random(&[5, HEADS, DIM], &device).affine(sign, 0.0).unwrap());
+        let sinks = Tensor::new(&[0.5f32, -1.0, 2.0, 0.0], &[2 * HEADS], &device).unwrap();
+        for (kind, off) in [(KvCacheType::F32, 1e-5), (KvCacheType::Q8_0, 2e-2), (KvCacheType::F8E4M3, 1e-1)] {
+            let mut cache = KvCache::new(&device, kind, 1, 4, HEADS, DIM).unwrap();
+            cache.append(0, &keys, &values, &Batch::new(&good(), &device).unwrap()).unwrap();
+            for (i, input) in [good(), steps.clone()].iter().enumerate() {
+                let queries = random(&[input.token_ids.len(), 2 * HEADS, DIM], &device);
+                let batch = Batch::new(input, &device).unwrap();
+                let inputs = AttentionInputs { sinks: Some(&sinks), tree: None };
+                let found = cache.attend_with(0, &queries, &batch, &params, &inputs).unwrap().floats().unwrap();
+                if expected.len() == i {
+                    expected.push(found.clone());
+                }
+                for (found, expected) in found.iter().zip(&expected[i]) {
+                    assert!((found - expected).abs() <= off, "{device}, {kind}, batch {i}: {found} and {expected}");
+                }
+                let words = Tensor::new(&vec![-1i64; input.token_ids.len()], &[input.token_ids.len()], &device).unwrap();
+                let inputs = AttentionInputs { sinks: None, tree: Some(&words) };
+                let with_tree = cache.attend_with(0, &queries, &batch, &params, &inputs);
+                if kind == KvCacheType::F32 || device == Device::Cpu {
+                    with_tree.unwrap();
+                } else {
+                    let error = with_tree.unwrap_err().to_string();
+                    assert!(error.contains("a tree mask cannot be combined with a quantized cache"), "{device}: {error}");
+                }
+            }
+        }
+        let error = KvCache::new(&device, KvCacheType::Q8_0, 1, 4, HEADS, 264).err().unwrap().to_string();
+        assert!(error.contains("head_dim 264 is not supported; a cache of type q8_0 supports up to 256"), "{error}");
+    }
+}
+
 #[test]
 fn out_of_range_and_mismatched_input_is_rejected() {
     for device in common::devices() {
-        let mut cache = KvCache::new(&device, DType::F32, 1, 4, HEADS, DIM).unwrap();
+        let mut cache = KvCache::new(&device, KvCacheType::F32, 1, 4, HEADS, DIM).unwrap();
         let params = AttentionParams { scale: 1.0, window: Window::CAUSAL, soft_cap: None, dtype: DType::F32 };
         let (keys, queries) = (random(&[5, HEADS, DIM], &device), random(&[5, 2 * HEADS, DIM], &device));
         let batch = Batch::new(&good(), &device).unwrap();
@@ -160,4 +214,17 @@ fn out_of_range_and_mismatched_input_is_rejected() {
         }
         assert_eq!(cache.attend(0, &queries, &batch, &params).unwrap().to_vec::<f32>().unwrap(), before, "{device}: nothing was written");
     }
+}
+
+#[test]
+fn types_of_caches_have_names_and_sizes() {
+    for kind in KvCacheType::ALL {
+        assert_eq!(kind.name().parse::<KvCacheType>(), Ok(kind));
+    }
+    assert!("q4_0".parse::<KvCacheType>().unwrap_err().to_string().contains("valid types: f32, f16, bf16, f8e4m3, q8_0"));
+    // Q8_0 as in GGUF: 34 bytes for 32 elements.
+    let bytes = |kind| KvCache::bytes_per_token(kind, 2, 8, 128);
+    assert_eq!(bytes(KvCacheType::F16), 2 * 2 * 8 * 256);
+    assert_eq!(bytes(KvCacheType::Q8_0), 2 * 2 * 8 * 4 * 34);
+    assert_eq!(bytes(KvCacheType::F8E4M3), 2 * 2 * 8 * 130);
 }

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use warpwave_kernels::DType;
-use warpwave_llm::{Checkpoint, DeviceBudget, MemoryBudget, MemoryPlan, Tokenizer};
+use warpwave_llm::{Checkpoint, DeviceBudget, KvCacheType, MemoryBudget, MemoryPlan, Tokenizer};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
@@ -25,8 +24,8 @@ pub(super) struct Args {
     #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k|...", value_parser = parse_weight_type)]
     kind: Option<Kind>,
     /// Assume this KV cache type.
-    #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
-    cache: Option<DType>,
+    #[arg(long = "kv-cache-type", alias = "cache", value_name = "f32|f16|bf16|f8e4m3|q8_0", value_parser = parse_cache_type)]
+    cache: Option<KvCacheType>,
     /// Print JSON.
     #[arg(long)]
     json: bool,

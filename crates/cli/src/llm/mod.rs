@@ -20,7 +20,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use warpwave_gpu::{DeviceSpec, Selection};
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, Error, LanguageModel, ModelBuilder, Precision};
+use warpwave_llm::{Checkpoint, Error, KvCacheType, LanguageModel, ModelBuilder, Precision};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
@@ -50,8 +50,8 @@ pub(super) struct ModelArgs {
     #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k|...", value_parser = parse_weight_type)]
     pub kind: Option<Kind>,
     /// Set the KV cache type; default: f32 on the CPU; on a GPU, the weight type, or f16 for quantized weights with --precision fast.
-    #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
-    pub cache: Option<DType>,
+    #[arg(long = "kv-cache-type", alias = "cache", value_name = "f32|f16|bf16|f8e4m3|q8_0", value_parser = parse_cache_type)]
+    pub cache: Option<KvCacheType>,
     /// Set the prefill chunk size in tokens; default: 512 on the CPU; on a GPU, 2048 or 4096 depending on its number of SMs or CUs, reduced if GPU memory is low.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunk: Option<u32>,
@@ -91,9 +91,8 @@ pub(super) fn parse_weight_type(name: &str) -> Result<Kind, String> {
     quant.or(plain).ok_or_else(|| format!("expected f32, f16, bf16, or one of {}", listed()))
 }
 
-fn parse_cache_type(name: &str) -> Result<DType, String> {
-    let types = [DType::F16, DType::Bf16, DType::F32];
-    types.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| "expected f16, bf16 or f32".to_owned())
+fn parse_cache_type(name: &str) -> Result<KvCacheType, String> {
+    name.parse().map_err(|_| "expected f32, f16, bf16, f8e4m3 or q8_0".to_owned())
 }
 
 /// Converts a library error to a failure, with the options that help.
@@ -101,7 +100,7 @@ pub(super) fn advise(error: Error) -> Failure {
     let message = match &error {
         Error::DoesNotFit(shortage) => memory::refusal(shortage),
         Error::OutOfMemory { .. } => format!(
-            "{error}; to reduce memory use, try --dtype q4_k or q8_0 (weights), a smaller --context or --kv-cache-type f16 (KV cache), \
+            "{error}; to reduce memory use, try --dtype q4_k or q8_0 (weights), a smaller --context or --kv-cache-type q8_0 (KV cache), \
              or a smaller --chunk"
         ),
         Error::CacheFull { .. } | Error::ContextExceeded { .. } | Error::PromptTooLong { .. } => format!("{error}; increase --context"),

@@ -1,8 +1,10 @@
 //! Appending keys and values to a KV cache.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Stream};
+use warpwave_gpu::{Arg, Launch, Stream};
 
+use crate::attention::CODES;
+use crate::attention::options::{CacheCodes, CacheScales, CacheScalesMut};
 use crate::common::heads::{
     FLOATS, HeadStrides, INDEX_DTYPES, check_dtype, check_shape, packed, pointer, row_launch, sizes, small, strides_i32, width,
 };
@@ -63,6 +65,14 @@ fn program(slots: bool, types: [DType; 3], vectors: bool) -> Program {
     Program::new(&APPEND, if slots { "append_slots" } else { OP }, &types.map(DType::name), &[("VECTORS", vectors.into())])
 }
 
+/// The program that writes to a quantized cache.
+fn quantizing(slots: bool, from: DType, count: DType, codes: CacheCodes) -> Program {
+    program(slots, [from, codes.dtype(), count], false).with("CODES", codes.constant())
+}
+
+/// Heads of a block of the quantizing kernel; each takes 32 lanes.
+const HEADS: usize = 8;
+
 impl Kernels {
     /// Writes keys and values of (sequences, tokens, heads, head_dim), in any layout, into a cache, which may have another element type. No
     /// two tokens may have the same position.
@@ -73,16 +83,42 @@ impl Kernels {
         at: CachePositions<'_>,
         (key_cache, value_cache): (&mut ViewMut<'_>, &mut ViewMut<'_>),
     ) -> Result<()> {
+        self.append_as(stream, (keys, values), at, (key_cache, value_cache), None)
+    }
+
+    /// [`Kernels::append`] to a quantized cache: `key_cache` and `value_cache` have the codes.
+    pub fn append_quantized(
+        &self,
+        stream: &Stream,
+        (keys, values): (&View<'_>, &View<'_>),
+        at: CachePositions<'_>,
+        (key_cache, value_cache): (&mut ViewMut<'_>, &mut ViewMut<'_>),
+        scales: &mut CacheScalesMut<'_>,
+    ) -> Result<()> {
+        self.append_as(stream, (keys, values), at, (key_cache, value_cache), Some(scales.as_view()))
+    }
+
+    fn append_as(
+        &self,
+        stream: &Stream,
+        (keys, values): (&View<'_>, &View<'_>),
+        at: CachePositions<'_>,
+        (key_cache, value_cache): (&mut ViewMut<'_>, &mut ViewMut<'_>),
+        scales: Option<CacheScales<'_>>,
+    ) -> Result<()> {
         let (keys, values, key_cache, value_cache) = (*keys, *values, key_cache.as_view(), value_cache.as_view());
         check_dtype(OP, "keys", &keys, &FLOATS)?;
         check_same_dtype(OP, "values", values, keys.dtype())?;
-        check_dtype(OP, "key cache", &key_cache, &CACHED)?;
+        if scales.is_none() {
+            check_dtype(OP, "key cache", &key_cache, &CACHED)?;
+        }
         check_same_dtype(OP, "value cache", value_cache, key_cache.dtype())?;
         let [sequences, tokens, heads, dim] = sizes(OP, "keys", &keys, "sequences, tokens, heads, head_dim")?;
         check_shape(OP, "values", &values, keys.layout().shape())?;
         let [blocks, block_keys, cache_heads, cache_dim] =
             sizes(OP, "key cache", &key_cache, "sequences or blocks, block size, heads, head_dim")?;
         check_shape(OP, "value cache", &value_cache, key_cache.layout().shape())?;
+        let scale_strides = scales.map(|scales| scales.check(OP, &key_cache)).transpose()?;
         let paged = matches!(at, CachePositions::Paged { .. } | CachePositions::Slots(_));
         if (cache_heads, cache_dim) != (heads, dim) || (!paged && blocks != sequences) {
             let expected = format!("that matches keys of shape {:?}", keys.layout().shape());
@@ -114,8 +150,9 @@ impl Kernels {
         }
         let inputs =
             [Some(("keys", keys)), Some(("values", values)), positions.map(|v| ("positions", v)), table.map(|v| ("block table", v))];
-        let caches = [("key cache", key_cache), ("value cache", value_cache)];
-        self.check_devices(OP, stream, inputs.into_iter().flatten().chain(caches))?;
+        let scale_views = scales.iter().flat_map(CacheScales::views);
+        let caches: Vec<_> = [("key cache", key_cache), ("value cache", value_cache)].into_iter().chain(scale_views).collect();
+        self.check_devices(OP, stream, inputs.into_iter().flatten().chain(caches.iter().copied()))?;
         for (what, view) in inputs.into_iter().flatten() {
             caches.iter().try_for_each(|(_, cache)| check_no_overlap(OP, what, &view, cache))?;
         }
@@ -143,6 +180,25 @@ impl Kernels {
             start: start as i64,
         };
         let count = positions.map_or(DType::I32, |positions| positions.dtype());
+        if let (Some(scales), Some(strides)) = (scales, scale_strides) {
+            let kernels = self.load(&quantizing(by_slot, keys.dtype(), count, scales.codes))?;
+            let blocks = (sequences * tokens * heads * 2).div_ceil(HEADS).clamp(1, 1 << 22);
+            let args = (
+                keys.start(),
+                values.start(),
+                key_cache.start(),
+                value_cache.start(),
+                scales.keys.start(),
+                scales.values.start(),
+                pointer(positions),
+                pointer(table),
+                Arg::value(&params),
+                Arg::value(&strides),
+            );
+            let launch = Launch::new([blocks as u32, 1, 1], [32, HEADS as u32, 1]);
+            // SAFETY: as below; the scales were checked to match the caches.
+            return unsafe { kernels[0].launch(stream, launch.pdl(), args) }.map_err(launch_error(OP));
+        }
         let kernels = self.load(&program(by_slot, [keys.dtype(), key_cache.dtype(), count], vectors))?;
         let items = heads * dim / if vectors { each } else { 1 };
         let args =
@@ -156,11 +212,14 @@ impl Kernels {
 /// Lists the programs: all pairs of types, some of the layouts.
 pub(crate) fn programs() -> Vec<Program> {
     let pairs = FLOATS.into_iter().flat_map(|from| CACHED.map(|to| (from, to)));
-    pairs.flat_map(|(from, to)| [true, false].map(|vectors| program(!vectors, [from, to, DType::I32], vectors))).collect()
+    let plain = pairs.flat_map(|(from, to)| [true, false].map(|vectors| program(!vectors, [from, to, DType::I32], vectors)));
+    let quantized = FLOATS.into_iter().zip([true, false].into_iter().cycle());
+    plain.chain(quantized.flat_map(|(from, slots)| CODES.map(|codes| quantizing(slots, from, DType::I32, codes)))).collect()
 }
 
 /// Lists the programs of models: slots in `u32`, as a step's input has them.
 pub(crate) fn of_models() -> Vec<Program> {
     let pairs = FLOATS.into_iter().flat_map(|from| CACHED.map(|to| (from, to)));
-    pairs.flat_map(|(from, to)| [true, false].map(|vectors| program(true, [from, to, DType::U32], vectors))).collect()
+    let plain = pairs.flat_map(|(from, to)| [true, false].map(|vectors| program(true, [from, to, DType::U32], vectors)));
+    plain.chain(FLOATS.into_iter().flat_map(|from| CODES.map(|codes| quantizing(true, from, DType::U32, codes)))).collect()
 }

@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include "common/head_strides.cuh"
 #include "common/types.cuh"
 
 // Defined by the launcher for calls with a tree mask.
@@ -14,6 +15,16 @@
 #define TREE 0
 #endif
 #define MAX_DRAFTS 64
+
+// The type of cached elements; with CODES, a quantized cache.
+#if defined(CODES)
+#include "attention/codes.cuh"
+typedef Code Cached;
+#define CACHE_SCALES , const f16 *k_scales, const f16 *v_scales, const CodeScales scales
+#else
+typedef T Cached;
+#define CACHE_SCALES
+#endif
 
 // Strides between sequences (or pages), rows and heads, in elements.
 struct RowStrides { i64 sequence, row, head; };
@@ -171,6 +182,10 @@ template <class T> struct Rows {
         table = t.pages ? t.pages + (i64)work.sequence * columns : nullptr;
         if (!table) base += work.sequence * strides.sequence + work.kv_start * strides.row;
     }
+    // Rows of the scales of a quantized cache's keys or values.
+    template <class Work>
+    __device__ Rows(const T *data, const HeadStrides &strides, const Attention &a, const Tables &t, const Work &work)
+        : Rows(data, RowStrides{strides.sequence, strides.token, strides.head}, a, t, work) {}
     // Null if the page is out of range.
     __device__ const T *at(i32 row) const {
         if (!table) return base + row * step;

@@ -16,6 +16,16 @@
 #include "common/head_strides.cuh"
 #include "common/pdl.cuh"
 
+// The type of cached elements; with CODES, a quantized cache.
+#if defined(CODES)
+#include "attention/codes.cuh"
+typedef Code Cached;
+#define DECODE_SCALES , const f16 *k_scales, const f16 *v_scales, CodeScales scales
+#else
+typedef T Cached;
+#define DECODE_SCALES
+#endif
+
 struct Decode {
     // For a paged cache, "sequence" is the cache block.
     HeadStrides q, k, v, out;
@@ -30,7 +40,8 @@ struct Decode {
 };
 
 struct Operands {
-    const T *q, *k, *v;
+    const T *q;
+    const Cached *k, *v;
     U *out;
     f32 *partial, *logs;
     const i32 *table, *lengths;
@@ -38,8 +49,8 @@ struct Operands {
     const u64 *tree;
 };
 #define DECODE_PARAMETERS                                                                                                          \
-    const T *q, const T *k, const T *v, U *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes,  \
-        const f32 *sinks, const u64 *tree
+    const T *q, const Cached *k, const Cached *v, U *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, \
+        const f32 *slopes, const f32 *sinks, const u64 *tree
 #define DECODE_OPERANDS Operands{q, k, v, out, partial, logs, table, lengths, slopes, sinks, tree}
 
 // The first key of a sequence's drafts: its last queries.

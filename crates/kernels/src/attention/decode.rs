@@ -5,8 +5,9 @@ use std::f32::consts::LOG2_E;
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 
-use crate::attention::options::{AttentionOptions, KeyValues};
-use crate::attention::{MAX_HEAD_DIM, USUAL_HEAD_DIM};
+use super::with_codes;
+use crate::attention::options::{AttentionOptions, CacheScales, KeyValues};
+use crate::attention::{CODES, MAX_HEAD_DIM, USUAL_HEAD_DIM};
 use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, small, strides_i32, width};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -161,10 +162,35 @@ impl Kernels {
         options: &AttentionOptions<'_>,
         out: &mut ViewMut<'_>,
     ) -> Result<()> {
+        self.decode(stream, q, (kv, None), options, out)
+    }
+
+    /// Computes [`Kernels::decode_attention`] over a quantized cache, whose codes are the keys and values.
+    pub fn decode_attention_quantized(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        kv: &KeyValues<'_>,
+        scales: &CacheScales<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        self.decode(stream, q, (kv, Some(scales)), options, out)
+    }
+
+    fn decode(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        (kv, scales): (&KeyValues<'_>, Option<&CacheScales<'_>>),
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
         let (q, out, dtype) = (*q, out.as_view(), q.dtype());
         check_dtype(OP, "queries", &q, &[DType::F32, DType::F16, DType::Bf16])?;
-        check_same_dtype(OP, "keys", kv.keys, dtype)?;
-        check_same_dtype(OP, "values", kv.values, dtype)?;
+        let cached = scales.map_or(dtype, |scales| scales.codes.dtype());
+        check_same_dtype(OP, "keys", kv.keys, cached)?;
+        check_same_dtype(OP, "values", kv.values, cached)?;
         check_dtype(OP, "result", &out, &[dtype, DType::F32])?;
         let [sequences, tokens, heads, dim] = sizes(OP, "queries", &q, "sequences, tokens, heads, head_dim")?;
         let [blocks, block_keys, kv_heads, _] = sizes(OP, "keys", &kv.keys, "sequences or blocks, block size, heads, head_dim")?;
@@ -182,6 +208,7 @@ impl Kernels {
                 ),
             ));
         }
+        let scale_strides = scales.map(|scales| scales.check_attention(OP, &kv.keys, options)).transpose()?;
         let mut keys = block_keys;
         if let Some(table) = &kv.table {
             check_dtype(OP, "block table", table, &[DType::I32, DType::U32])?;
@@ -200,7 +227,8 @@ impl Kernels {
         let inputs = [Some(("queries", q)), Some(("keys", kv.keys)), Some(("values", kv.values))];
         let others = [kv.table.map(|v| ("block table", v)), kv.lengths.map(|v| ("lengths", v))];
         let optional = options.views().map(|(what, view)| view.map(|view| (what, view)));
-        let inputs = || inputs.into_iter().chain(others).chain(optional).flatten();
+        let scale_views = || scales.into_iter().flat_map(CacheScales::views);
+        let inputs = || inputs.into_iter().chain(others).chain(optional).flatten().chain(scale_views());
         self.check_devices(OP, stream, inputs().chain([("result", out)]))?;
         for (what, view) in inputs() {
             check_no_overlap(OP, what, &view, &out)?;
@@ -218,13 +246,16 @@ impl Kernels {
         }
 
         let info = self.device().info();
-        let variant = self.variant(&q, kv, tokens * group, sequences * kv_heads)?;
+        let variant = self.variant(&q, (kv, scales.is_some()), tokens * group, sequences * kv_heads)?;
         let groups = (tokens * group).div_ceil(variant.rows());
         let alone = alone(sequences * kv_heads, tokens * group, info.compute_units as usize);
         let program = if options.tree.is_some() { Variant::tree_program } else { Variant::program };
-        let kernels = self.load(&program(variant, [dtype, out.dtype()], dim, kv.table.is_some()))?;
+        let program = program(variant, [dtype, out.dtype()], dim, kv.table.is_some());
+        let kernels = self.load(&scales.map_or(program, |scales| with_codes(program, scales.codes)))?;
         let threads = variant.waves() * info.wave_size;
-        let mut shared = variant.shared(dtype, dim, info.wave_size);
+        // Tiles of the matrix units have the type of the queries.
+        let staged = if matches!(variant, Variant::Simt { .. }) { cached } else { dtype };
+        let mut shared = variant.shared(staged, dim, info.wave_size);
         if matches!(variant, Variant::Mma { waves: 4, .. }) && info.vendor == Vendor::Nvidia && dim > 64 && !alone {
             // More than a third of a multiprocessor: with many blocks, two at a time read faster than three, and fewer multiprocessors idle
             // at the end.
@@ -233,7 +264,7 @@ impl Kernels {
         let splits = splits(&Share {
             blocks: sequences * kv_heads * groups,
             keys,
-            key_bytes: 2 * dim * dtype.size(),
+            key_bytes: 2 * dim * cached.size(),
             units: info.compute_units as usize,
             // If the driver does not answer, two blocks are likely.
             at_once: kernels[0].active_blocks(threads, shared).unwrap_or(2).max(1) as usize,
@@ -285,9 +316,22 @@ impl Kernels {
             pointer(options.tree),
             Arg::value(&params),
         );
-        // SAFETY: the kernel was compiled for this type, head_dim and layout; it ignores lengths and blocks that are out of range, all
-        // views were checked against their memory, and it writes only the result or the partial results.
-        unsafe { kernels[0].launch(stream, launch.shared(shared).pdl(), args) }.map_err(launch_error(OP))?;
+        let launch = launch.shared(shared).pdl();
+        // SAFETY: the kernel was compiled for this type, head_dim and layout, and with scales if there are some; it ignores lengths and
+        // blocks that are out of range, all views were checked against their memory, and it writes only the result or the partial results.
+        let launched = unsafe {
+            match (scales, &scale_strides) {
+                (Some(scales), Some(strides)) => {
+                    let (q, k, v, out, partial, logs, table, lengths, slopes, sinks, tree, params) = args;
+                    let (key_scales, value_scales, strides) = (scales.keys.start(), scales.values.start(), Arg::value(strides));
+                    let args =
+                        (q, k, v, out, partial, logs, table, lengths, slopes, sinks, tree, params, key_scales, value_scales, strides);
+                    kernels[0].launch(stream, launch, args)
+                }
+                _ => kernels[0].launch(stream, launch, args),
+            }
+        };
+        launched.map_err(launch_error(OP))?;
         if splits == 1 {
             return Ok(());
         }
@@ -300,14 +344,15 @@ impl Kernels {
     }
 
     /// Selects the variant for `rows` rows of queries per KV head and `blocks` pairs of sequence and KV head.
-    fn variant(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize, blocks: usize) -> Result<Variant> {
+    fn variant(&self, q: &View<'_>, (kv, quantized): (&KeyValues<'_>, bool), rows: usize, blocks: usize) -> Result<Variant> {
         let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
-        let each = width(&[dtype]);
+        // A lane reads eight codes at a time.
+        let each = if quantized { each_lane(USUAL_HEAD_DIM) as usize } else { width(&[dtype]) };
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
         let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
         let alone = alone(blocks, rows, info.compute_units as usize);
-        // With many sequences, more blocks are faster than more copies per block.
-        let few_blocks = 2 * blocks <= info.compute_units as usize;
+        // With many sequences, more blocks are faster than more copies per block. The kernel has the scales of two stages only.
+        let few_blocks = 2 * blocks <= info.compute_units as usize && !quantized;
         choose(info, dtype, dim, &Rows { rows, vectors, whole_tiles, alone, few_blocks }).map_err(|needed| {
             let shared = shared_limit(info);
             bad(format!("needs {needed} bytes of shared memory per block, but the device has {shared}"))
@@ -404,10 +449,17 @@ pub(crate) fn programs() -> Vec<Program> {
                 .extend([(1, 4), (2, 2), (4, 4), (4, 2)].map(|(rows, stages)| plain(rows, stages).program([DType::F32; 2], dim, paged)));
         }
         let simt = |vectors| Variant::Simt { waves: 4, rows: 4, vectors, stages: 2 };
-        programs.push(simt(false).program([DType::Bf16, DType::F32], 80, paged));
+        let odd = simt(false).program([DType::Bf16, DType::F32], 80, paged);
+        programs.push(odd);
         programs.extend([320, 512].map(|dim| simt(true).program([DType::Bf16; 2], dim, paged)));
         programs.push(simt(true).tree_program([DType::F32; 2], 64, paged));
         programs.push(Variant::Mma { waves: 4, half_tile: false }.tree_program([DType::F16; 2], 128, paged));
+        for codes in CODES {
+            let tiles = [(Vendor::Nvidia, 8), (Vendor::Amd, 16)];
+            let tiles = tiles.iter().filter_map(|(units, rows)| variants(Some(*units), false, 128, *rows, true, true).next());
+            let tiles = tiles.map(|variant| variant.program([DType::Bf16; 2], 128, paged));
+            programs.extend(tiles.chain([odd]).map(|program| with_codes(program, codes)));
+        }
     }
     programs
 }
@@ -427,6 +479,11 @@ pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
                 let variant = choose(info, dtype, dim, &of).ok();
                 programs
                     .extend(variant.into_iter().flat_map(|variant| [dtype, DType::F32].map(|to| variant.program([dtype, to], dim, true))));
+                let quantized = variant.filter(|_| super::QUANTIZED_HEAD_DIMS.contains(&dim) && !few_blocks);
+                for codes in CODES {
+                    let program = |variant: Variant, to| with_codes(variant.program([dtype, to], dim, true), codes);
+                    programs.extend(quantized.into_iter().flat_map(|variant| [dtype, DType::F32].map(|to| program(variant, to))));
+                }
             }
         }
     }

@@ -34,6 +34,25 @@
 
 typedef Swizzled<T, COLUMNS> SmemTile;
 
+#if defined(CODES)
+// Loads 16 keys or values as T. Missing rows become zeros: a masked weight of 0 must not meet NaN.
+__device__ inline void fetch(T *to, const Code *from, const f16 *scales, const HeadStrides &strides, const HeadStrides &scale_strides,
+                             i32 block, i32 within, i32 head, i32 left) {
+    const int chunks = DIM / EACH;
+#pragma unroll 4
+    for (int i = lane_id(); i < TILE * chunks; i += WAVE) {
+        const int row = i / chunks, column = i % chunks * EACH;
+        union { uint4 raw; T each[EACH]; } chunk;
+        chunk.raw = uint4{0, 0, 0, 0};
+        if (row < left) {
+            const f16 scale = scales[scale_strides.at(block, within + row, head) + group_of(column)];
+            expand(chunk.each, get<Code, EACH>(from + strides.at(block, within + row, head) + column), widen(scale));
+        }
+        *(uint4 *)SmemTile{to}(row, column) = chunk.raw;
+    }
+}
+#define FETCH(to, from, left) fetch(to, from, from##_scales, d.from, scales.from, next_block, next_within, part.kv_head, left)
+#else
 // Starts copying 16 keys or values. Missing rows become zeros: a masked weight of 0 must not meet NaN.
 __device__ inline void fetch(T *to, const T *from, const HeadStrides &strides, i32 block, i32 within, i32 head, i32 left) {
     const int lane = lane_id(), chunks = DIM / EACH;
@@ -62,6 +81,8 @@ __device__ inline void fetch(T *to, const T *from, const HeadStrides &strides, i
         copy_async16(SmemTile{to}(row, column), at, there ? 16 : 0);
     }
 }
+#define FETCH(to, from, left) fetch(to, from, d.from, next_block, next_within, part.kv_head, left)
+#endif
 
 // Rows of C per lane.
 #define SLOTS (HALF_TILE ? 1 : TileC::ROWS)
@@ -74,7 +95,7 @@ template <class F> __device__ inline void each(TileC &scores, F f) {
         if (TileC::slot(i) < SLOTS) scores.at[i] = f(scores.at[i], TileC::slot(i), TileC::column(i));
 }
 
-extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _split)(DECODE_PARAMETERS, Decode d) {
+extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _split)(DECODE_PARAMETERS, Decode d DECODE_SCALES) {
     extern __shared__ uint4 shared[];
     pdl_sync();
     const KvSplit part(d, lengths, TILE, TILE, WAVES);
@@ -93,8 +114,8 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
         if (coming >= part.end) return true;
         const i32 left = next_block >= 0 ? part.len - coming * TILE : 0;
         T *keys = ring + 2 * to * TILE * COLUMNS;
-        fetch(keys, k, d.k, next_block, next_within, part.kv_head, left);
-        fetch(keys + TILE * COLUMNS, v, d.v, next_block, next_within, part.kv_head, left);
+        FETCH(keys, k, left);
+        FETCH(keys + TILE * COLUMNS, v, left);
         commit_copies();
         to = 1 - to;
         coming += part.step;

@@ -24,18 +24,29 @@
 // Keys of a lane per tile.
 #define AHEAD 1
 #define COUNT (DIM > 256 ? 16 : 8)
+// Elements of a copy. Those of quantized caches have one scale.
+#if defined(CODES)
+typedef uint2 Chunk;
+#define EACH COUNT
+#else
+typedef uint4 Chunk;
 #define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
+#endif
 #define LANES (DIM <= 32 ? 4 : DIM <= 64 ? 8 : DIM <= 128 ? 16 : 32)
 #define KEYS_PER_WAVE (WAVE / LANES)
 #define TILE (KEYS_PER_WAVE * AHEAD)
 
-// Copies 16 bytes to shared memory, or zeros; complete after `wait`, except for the last PENDING rounds.
-__device__ inline void copy16(uint4 *to, const T *from, bool there) {
+// Copies a chunk to shared memory, or zeros; complete after `wait`, except for the last PENDING rounds.
+__device__ inline void copy_chunk(Chunk *to, const Cached *from, bool there) {
 #if defined(HAS_ASYNC_COPY)
     const u32 at = (u32)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+#if defined(CODES)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(there ? 8 : 0) : "memory");
 #else
-    *to = there ? *(const uint4 *)from : uint4{0, 0, 0, 0};
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+#endif
+#else
+    *to = there ? *(const Chunk *)from : Chunk{};
 #endif
 }
 __device__ inline void commit_round() {
@@ -53,25 +64,26 @@ template <int PENDING> __device__ inline void wait() {
 __device__ inline int column_of(int lane, int i) { return (i / EACH * LANES + lane) * EACH + i % EACH; }
 
 // A lane's buffer: those of a wave are interleaved.
-#define PACKS (COUNT * (int)sizeof(T) / 16)
+#define EACH_CHUNK ((int)(sizeof(Chunk) / sizeof(Cached)))
+#define PACKS (COUNT / EACH_CHUNK)
 struct LaneBuffer {
-    uint4 *base;
-    __device__ uint4 *pack(int i) const { return base + i * WAVE; }
-    __device__ T &at(int i) const { return ((T *)pack(i / (16 / (int)sizeof(T))))[i % (16 / (int)sizeof(T))]; }
+    Chunk *base;
+    __device__ Chunk *pack(int i) const { return base + i * WAVE; }
+    __device__ Cached &at(int i) const { return ((Cached *)pack(i / EACH_CHUNK))[i % EACH_CHUNK]; }
 
-    __device__ void fetch(const T *from, i32 step, int lane, bool there) const {
+    __device__ void fetch(const Cached *from, i32 step, int lane, bool there) const {
 #if VECTORS
 #pragma unroll
         for (int i = 0; i < COUNT; i += EACH) {
             const int column = column_of(lane, i);
             const bool exists = there && (DIM % (LANES * COUNT) == 0 || column < DIM);
-            copy16(pack(i / EACH), exists ? from + column : from, exists);
+            copy_chunk(pack(i / EACH), exists ? from + column : from, exists);
         }
 #else
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             const int column = column_of(lane, i);
-            at(i) = there && column < DIM ? from[(i64)column * step] : Narrow<T>::from(0);
+            at(i) = there && column < DIM ? from[(i64)column * step] : Cached{};
         }
 #endif
     }
@@ -85,8 +97,8 @@ struct alignas(16) Row {
 #endif
 };
 
-extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _split)(DECODE_PARAMETERS, Decode d) {
-    extern __shared__ uint4 shared[];
+extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _split)(DECODE_PARAMETERS, Decode d DECODE_SCALES) {
+    extern __shared__ Chunk shared[];
     pdl_sync();
     const KvSplit part(d, lengths, ROWS, TILE, WAVES);
     const int lane = threadIdx.x % LANES, which = (threadIdx.x % WAVE) / LANES, wave = threadIdx.x / WAVE;
@@ -124,6 +136,11 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
     };
     // Bit mask of keys that exist.
     u32 found = 0;
+#if defined(CODES)
+    // Scales of the keys and values that a lane is to compute on, and of those on their way.
+    static_assert(STAGES == 2, "a lane has the scales of two stages");
+    f16 ready[AHEAD][2], loading[AHEAD][2];
+#endif
     auto fetch = [&](int stage, const Where &where) {
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
@@ -131,6 +148,11 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
             const i32 first = there ? where.block[a] : 0;
             position(stage, a, 0).fetch(k + d.k.at(first, where.within[a], part.kv_head), d.k.element, lane, there);
             position(stage, a, 1).fetch(v + d.v.at(first, where.within[a], part.kv_head), d.v.element, lane, there);
+#if defined(CODES)
+            const bool scaled = there && (DIM % (LANES * COUNT) == 0 || lane * COUNT < DIM);
+            loading[a][0] = scaled ? k_scales[scales.k.at(first, where.within[a], part.kv_head) + group_of(lane * COUNT)] : f16{0};
+            loading[a][1] = scaled ? v_scales[scales.v.at(first, where.within[a], part.kv_head) + group_of(lane * COUNT)] : f16{0};
+#endif
             const u32 bit = 1u << (stage * AHEAD + a);
             found = there ? found | bit : found & ~bit;
         }
@@ -156,6 +178,10 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
     int stage = 0;
     for (i32 tile = part.begin + wave; tile < part.end; tile += part.step) {
         wait<STAGES - 2>();
+#if defined(CODES)
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) ready[a][0] = loading[a][0], ready[a][1] = loading[a][1];
+#endif
         fetch(stage == 0 ? STAGES - 1 : stage - 1, next[STAGES - 1]);
         look(next[STAGES - 1]);
         f32 x[ROWS][AHEAD];
@@ -170,6 +196,10 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) x[r][a] += query[r][i] * element;
             }
+#if defined(CODES)
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) x[r][a] *= widen(ready[a][0]);
+#endif
         }
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
@@ -206,6 +236,10 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) KERNEL_NAME(NAME, _spl
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
             const LaneBuffer values = position(stage, a, 1);
+#if defined(CODES)
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) x[r][a] *= widen(ready[a][1]);
+#endif
 #pragma unroll
             for (int i = 0; i < COUNT; ++i) {
                 const f32 element = widen(values.at(i));

@@ -38,7 +38,8 @@ template <int N, class F> __device__ inline void each(TileC (&s)[N], const KeyRa
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(const T *q, const T *k, const T *v, TABLE_PARAMETERS, const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const Cached *k, const Cached *v, TABLE_PARAMETERS, const __grid_constant__ Attention a, T *out,
+         f32 *lse CACHE_SCALES) {
     extern __shared__ __align__(1024) u8 shared[];
     const Tables tables = TABLES;
     const Work<BM, BN> work(a, tables, blockIdx.x);
@@ -46,12 +47,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     const int panels = (D + 63) / 64 * 64;
     T *const q_tile = (T *)shared, *const k_tile = q_tile + BM * panels, *const v_tile = k_tile + BN * panels;
-    const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
+    const Rows<Cached> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work);
+    const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);
     load_tile<D, BM, THREADS, true>(q_tile, queries, work.first, work.q_len, a, threadIdx.x);
-    auto fetch_block = [&](T *to, const Rows<T> &rows, i32 block) {
+#if defined(CODES)
+    const Rows<f16> key_scales(k_scales, scales.k, a, tables, work), value_scales(v_scales, scales.v, a, tables, work);
+    auto fetch_block = [&](T *to, const Rows<Cached> &rows, i32 block) {
+        load_codes<D, BN, THREADS>(to, rows, &rows == &keys ? key_scales : value_scales, block * BN, work.kv_len, a, threadIdx.x);
+        commit_copies();
+    };
+#else
+    auto fetch_block = [&](T *to, const Rows<Cached> &rows, i32 block) {
         load_tile<D, BN, THREADS, true>(to, rows, block * BN, work.kv_len, a, threadIdx.x);
         commit_copies();
     };
+#endif
     if (work.begin < work.end) fetch_block(k_tile, keys, work.begin);
 
     const Scores scores(a, tables, work.sequence, work.head);

@@ -71,6 +71,28 @@ __device__ inline void widen_rows(f32 *to, const Rows<T> &rows, i32 first, i32 e
     }
 }
 
+#if defined(CODES)
+// As `widen_rows`, from a quantized cache.
+template <int ROWS, int WIDTH>
+__device__ inline void widen_codes(f32 *to, const Rows<Code> &rows, const Rows<f16> &scales, i32 first, i32 end, const Attention &a,
+                                   int from) {
+#pragma unroll 2
+    for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
+        const int row = i / (WIDTH / 8), place = i % (WIDTH / 8) * 8, column = from + place;
+        const Code *const codes_at = first + row < end && column < a.dim ? rows.at(first + row) : nullptr;
+        Four wide[2] = {};
+        if (codes_at) {
+            const Pack<Code, 8> codes = get_codes(codes_at + column, a.aligned);
+            const f32 scale = widen(scales.at(first + row)[group_of(column)]);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) wide[e / 4].at[e % 4] = widen(codes.at[e]) * scale;
+        }
+        *(Four *)(to + row * (WIDTH + 4) + place) = wide[0];
+        *(Four *)(to + row * (WIDTH + 4) + place + 4) = wide[1];
+    }
+}
+#endif
+
 template <class F> __device__ inline f32 across_sixteen(f32 value, F f) {
 #pragma unroll
     for (int apart = 1; apart < 16; apart *= 2) value = f(value, __shfl_xor_sync(0xffffffffu, value, apart));
@@ -78,7 +100,8 @@ template <class F> __device__ inline f32 across_sixteen(f32 value, F f) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(const T *q, const T *k, const T *v, TABLE_PARAMETERS, const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const Cached *k, const Cached *v, TABLE_PARAMETERS, const __grid_constant__ Attention a, T *out,
+         f32 *lse CACHE_SCALES) {
     extern __shared__ __align__(16) f32 shared[];
     const Tables tables = TABLES;
     const Work<BM, BN> work(a, tables, blockIdx.x);
@@ -86,7 +109,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     f32 *const q_tile = shared, *const tile = q_tile + BM * WIDE, *const p_tile = tile + BN * KV_WIDE;
     const int row0 = threadIdx.x / 16 * RM, column0 = threadIdx.x % 16;
-    const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
+    const Rows<Cached> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work);
+    const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);
+#if defined(CODES)
+    const Rows<f16> key_scales(k_scales, scales.k, a, tables, work), value_scales(v_scales, scales.v, a, tables, work);
+#define WIDEN_BLOCK(rows, key0, from) widen_codes<BN, CHUNK>(tile, rows##s, rows##_scales, key0, work.kv_len, a, from)
+#else
+#define WIDEN_BLOCK(rows, key0, from) widen_rows<BN, CHUNK>(tile, rows##s, key0, work.kv_len, a, from)
+#endif
     widen_rows<BM, D>(q_tile, queries, work.first, work.q_len, a);
 
     const Scores scores(a, tables, work.sequence, work.head);
@@ -111,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int from = 0; from < D; from += CHUNK) {
             __syncthreads();
-            widen_rows<BN, CHUNK>(tile, keys, key0, work.kv_len, a, from);
+            WIDEN_BLOCK(key, key0, from);
             __syncthreads();
             const int width = D - from < CHUNK ? D - from : CHUNK;
 #pragma unroll 2
@@ -159,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             __syncthreads();
-            widen_rows<BN, CHUNK>(tile, values, key0, work.kv_len, a, part * CHUNK);
+            WIDEN_BLOCK(value, key0, part * CHUNK);
             __syncthreads();
 #pragma unroll 1
             for (int n = 0; n < BN; n += 4) {

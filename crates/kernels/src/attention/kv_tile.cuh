@@ -4,6 +4,9 @@
 
 #include "attention/attention.cuh"
 #include "common/tile.cuh"
+#if defined(CODES)
+#include "attention/codes.cuh"
+#endif
 
 #if defined(TILE_MMA)
 #define HAS_ASYNC_COPY true
@@ -70,3 +73,26 @@ __device__ inline void load_tile(T *to, const Rows<T> &rows, i32 first, i32 end,
     }
     if constexpr (GENERIC || !HAS_ASYNC_COPY) load_tile_generic<COLUMNS, ROWS, STEP>(place, rows, first, end, a, row0, chunk);
 }
+
+#if defined(CODES)
+// Loads rows of a quantized cache as `load_tile` does, converted to T.
+template <int COLUMNS, int ROWS, int COUNT, class T>
+__device__ inline void load_codes(T *to, const Rows<Code> &rows, const Rows<f16> &scales, i32 first, i32 end, const Attention &a, int thread) {
+    const int row0 = thread / 8, chunk = thread % 8, STEP = COUNT / 8;
+    T *const place = to + row0 * 64 + (chunk ^ row0 % 8) * 8;
+#pragma unroll 2
+    for (int row = 0; row < ROWS; row += STEP) {
+        if (ROWS % STEP != 0 && row + row0 >= ROWS) break;
+        const Code *const from = first + row0 + row < end ? rows.at(first + row0 + row) : nullptr;
+        const f16 *const scale = from ? scales.at(first + row0 + row) : nullptr;
+#pragma unroll
+        for (int panel = 0; panel < (COLUMNS + 63) / 64; ++panel) {
+            const int column = panel * 64 + chunk * 8;
+            union { uint4 raw; T each[8]; } piece;
+            piece.raw = uint4{0, 0, 0, 0};
+            if (from && column < a.dim) expand(piece.each, get_codes(from + column, a.aligned), widen(scale[group_of(column)]));
+            *(uint4 *)(place + (panel * ROWS + row) * 64) = piece.raw;
+        }
+    }
+}
+#endif

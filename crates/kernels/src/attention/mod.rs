@@ -8,7 +8,7 @@ mod scores;
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arch, Arg, DeviceInfo, Launch, MatrixUnits, Stream, Vendor};
 
-use crate::attention::options::{AttentionOptions, KeyValues};
+use crate::attention::options::{AttentionOptions, CacheCodes, CacheScales, KeyValues};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, check_no_overlap, check_same_dtype, dtype_error, launch_error, shape_error};
@@ -26,6 +26,8 @@ pub(crate) const MAX_HEAD_DIM: usize = 512;
 pub(crate) const USUAL_HEAD_DIM: usize = 256;
 /// The longest sequence: positions plus windows must fit 32 bits.
 const MAX_ROWS: usize = 1 << 29;
+/// Both kinds of codes of quantized caches.
+pub(crate) const CODES: [CacheCodes; 2] = [CacheCodes::Q8_0, CacheCodes::F8E4M3];
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// Variable-length (varlen) sequences, concatenated without padding.
@@ -191,7 +193,43 @@ fn choose(info: &DeviceInfo, kind: Kind, aligned: bool, paged: bool) -> Variant 
     }
 }
 
-/// Lists the programs: all of the usual sizes, some of the larger ones and with tree masks.
+/// The program for a quantized cache.
+pub(crate) fn with_codes(program: Program, codes: CacheCodes) -> Program {
+    let op = match program.op {
+        "flash_mma" => "flash_codes_mma",
+        "flash_simt" => "flash_codes_simt",
+        "decode_mma" => "decode_codes_mma",
+        _ => "decode_codes_simt",
+    };
+    Program { op, ..program }.with("CODES", codes.constant())
+}
+
+/// Matrix units with a quantized cache: conversions need registers, so a wave has fewer queries and keys.
+fn quantized_mma(kind: Kind, wave: u32) -> Variant {
+    let dim = kind.dim;
+    let (waves, keys) = (4, if dim <= 192 { 32 } else { 16 });
+    let constants = [("D", dim), ("BN", keys), ("MT", 1), ("WAVES", waves)];
+    Variant {
+        program: kind.program(&MMA, "flash_mma", &constants),
+        queries: waves * 16,
+        threads: waves * wave,
+        shared: (waves * 16 + 2 * keys) * panels(dim) * 2,
+    }
+}
+
+/// The variant for a quantized cache, whose elements are converted on their way to shared memory.
+fn quantized(info: &DeviceInfo, kind: Kind, codes: CacheCodes) -> Variant {
+    let variant = match kind.dtype == DType::F32 || !has_matrix_units(info) {
+        true => simt(kind, false),
+        false => quantized_mma(kind, info.wave_size),
+    };
+    Variant { program: with_codes(variant.program, codes), ..variant }
+}
+
+/// The head_dims whose programs for quantized caches are listed for models; those of others are compiled at first use.
+pub(crate) const QUANTIZED_HEAD_DIMS: [usize; 4] = [64, 96, 128, 256];
+
+/// Lists the programs: all of the usual sizes, some of the larger ones, with tree masks and for quantized caches.
 pub(crate) fn programs() -> Vec<Program> {
     let usual = (32..=USUAL_HEAD_DIM as u32).step_by(32).map(|dim| (dim, false));
     let others = [(64, true), (128, true), (288, false), (384, false), (512, false), (512, true)];
@@ -207,6 +245,10 @@ pub(crate) fn programs() -> Vec<Program> {
             }
         }
     }
+    let [wide, half] = [(DType::F32, 64), (DType::Bf16, 128)].map(|(dtype, dim)| Kind { dtype, dim, tree: false });
+    for variant in [simt(wide, false), quantized_mma(half, 32)] {
+        programs.extend(CODES.map(|codes| with_codes(variant.program, codes)));
+    }
     programs
 }
 
@@ -214,7 +256,10 @@ pub(crate) fn programs() -> Vec<Program> {
 pub(crate) fn of_models(info: &DeviceInfo) -> Vec<Program> {
     let kinds = (32..=USUAL_HEAD_DIM as u32).step_by(32).flat_map(|dim| DTYPES.map(|dtype| Kind { dtype, dim, tree: false }));
     let layouts = [(true, true), (true, false), (false, true), (false, false)];
-    kinds.flat_map(|kind| layouts.map(|(aligned, paged)| choose(info, kind, aligned, paged).program)).collect()
+    let plain = kinds.flat_map(|kind| layouts.map(|(aligned, paged)| choose(info, kind, aligned, paged).program));
+    let quantized_kinds = DTYPES.into_iter().flat_map(|dtype| QUANTIZED_HEAD_DIMS.map(|dim| Kind { dtype, dim: dim as u32, tree: false }));
+    let of_codes = quantized_kinds.flat_map(|kind| CODES.map(|codes| quantized(info, kind, codes).program));
+    plain.chain(of_codes).collect()
 }
 
 fn bad(reason: impl Into<String>) -> Error {
@@ -260,11 +305,11 @@ fn row_strides(view: &View<'_>) -> RowStrides {
     }
 }
 
-/// Whether each row is aligned to 16 bytes.
-fn is_aligned(view: &View<'_>) -> bool {
+/// Whether each row is aligned to a number of bytes.
+fn is_aligned(view: &View<'_>, bytes: usize) -> bool {
     let (layout, size) = (view.layout(), view.dtype().size());
     let mut dims = layout.shape().iter().zip(layout.strides()).rev().skip(1);
-    view.address().is_multiple_of(16) && dims.all(|(n, stride)| *n <= 1 || stride.is_multiple_of(16 / size))
+    view.address().is_multiple_of(bytes as u64) && dims.all(|(n, stride)| *n <= 1 || stride.is_multiple_of(bytes / size))
 }
 
 impl Kernels {
@@ -288,7 +333,38 @@ impl Kernels {
         out: &mut ViewMut<'_>,
         lse: Option<&mut ViewMut<'_>>,
     ) -> Result<()> {
-        self.attend(stream, q, keys, options, None, out.as_view(), lse.map(|lse| lse.as_view()))
+        self.attend(stream, q, (keys, None), options, None, out.as_view(), lse.map(|lse| lse.as_view()))
+    }
+
+    /// Computes [`Kernels::attention`] over a quantized cache, whose codes are the keys and values.
+    #[allow(clippy::too_many_arguments)]
+    pub fn attention_quantized(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        keys: &KeyValues<'_>,
+        scales: &CacheScales<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+        lse: Option<&mut ViewMut<'_>>,
+    ) -> Result<()> {
+        self.attend(stream, q, (keys, Some(scales)), options, None, out.as_view(), lse.map(|lse| lse.as_view()))
+    }
+
+    /// Computes [`Kernels::attention_varlen`] over a quantized cache, whose codes are the keys and values; `kv_starts` must be `None`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn attention_varlen_quantized(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        keys: &KeyValues<'_>,
+        scales: &CacheScales<'_>,
+        varlen: &Varlen<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+        lse: Option<&mut ViewMut<'_>>,
+    ) -> Result<()> {
+        self.attend(stream, q, (keys, Some(scales)), options, Some(varlen), out.as_view(), lse.map(|lse| lse.as_view()))
     }
 
     /// Computes [`Kernels::attention`] for varlen sequences: `out` and `q` are (rows, heads, head_dim), `lse` is (heads, rows).
@@ -303,7 +379,7 @@ impl Kernels {
         out: &mut ViewMut<'_>,
         lse: Option<&mut ViewMut<'_>>,
     ) -> Result<()> {
-        self.attend(stream, q, keys, options, Some(varlen), out.as_view(), lse.map(|lse| lse.as_view()))
+        self.attend(stream, q, (keys, None), options, Some(varlen), out.as_view(), lse.map(|lse| lse.as_view()))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -311,7 +387,7 @@ impl Kernels {
         &self,
         stream: &Stream,
         q: &View<'_>,
-        keys: &KeyValues<'_>,
+        (keys, scales): (&KeyValues<'_>, Option<&CacheScales<'_>>),
         options: &AttentionOptions<'_>,
         varlen: Option<&Varlen<'_>>,
         out: View<'_>,
@@ -330,11 +406,13 @@ impl Kernels {
             sinks,
         ];
         let there = tables.iter().filter_map(|(what, view)| Some((*what, (*view)?)));
-        let inputs: Vec<_> = [("queries", *q), ("keys", k), ("values", v)].into_iter().chain(there).collect();
+        let scale_views = scales.into_iter().flat_map(CacheScales::views);
+        let inputs: Vec<_> = [("queries", *q), ("keys", k), ("values", v)].into_iter().chain(there).chain(scale_views).collect();
         let results = [("result", out)].into_iter().chain(lse.map(|lse| ("log-sum-exp", lse)));
         self.check_devices(OP, stream, inputs.iter().copied().chain(results))?;
 
-        let mut shape = check(q, keys, options, varlen, &out, lse.as_ref())?;
+        let mut shape = check(q, (keys, scales.map(|scales| scales.codes)), options, varlen, &out, lse.as_ref())?;
+        let scale_strides = scales.map(|scales| scales.check_attention(OP, &k, options)).transpose()?;
         for (what, input) in &inputs {
             check_no_overlap(OP, what, input, &out)?;
             lse.iter().try_for_each(|lse| check_no_overlap(OP, what, input, lse))?;
@@ -344,9 +422,15 @@ impl Kernels {
             return Ok(());
         }
 
-        let aligned = [*q, k, v, out].iter().all(is_aligned);
+        // Eight codes are read at a time.
+        let cache = if scales.is_some() { 8 } else { 16 };
+        let aligned = [(q, 16), (&k, cache), (&v, cache), (&out, 16)].iter().all(|(view, bytes)| is_aligned(view, *bytes));
+        let info = self.device().info();
         let kind = Kind { dtype: q.dtype(), dim: (shape.dim as u32).next_multiple_of(32), tree: options.tree.is_some() };
-        let variant = choose(self.device().info(), kind, aligned, keys.table.is_some());
+        let variant = match scales {
+            None => choose(info, kind, aligned, keys.table.is_some()),
+            Some(scales) => quantized(info, kind, scales.codes),
+        };
         shape.aligned = aligned.into();
         shape.tiles = (shape.q_len as u32).div_ceil(variant.queries) as i32;
         shape.batch = pair_batch(&shape, q.dtype().size(), self.device().info().l2_bytes);
@@ -357,11 +441,42 @@ impl Kernels {
         let [slopes, q_starts, kv_starts, lengths, table, tree, sinks] = tables.map(|(_, view)| pointer(view));
         let launch = Launch::new([blocks, 1, 1], [variant.threads, 1, 1]).shared(variant.shared);
         let [q, k, v, out] = [*q, k, v, out].map(|view| Arg::from(view.start()));
-        let arguments = (q, k, v, slopes, q_starts, kv_starts, lengths, table, tree, sinks, Arg::value(&shape), out, pointer(lse));
+        let (shape, lse) = (Arg::value(&shape), pointer(lse));
         // SAFETY: the kernel was compiled for this type and takes these arguments. The views' shapes were checked against each other and
         // against their memory; table entries are clamped in the kernel. Only the result and the log-sum-exps are written, which overlap
         // nothing.
-        unsafe { kernel.launch(stream, launch, arguments) }.map_err(launch_error(OP))
+        let launched = unsafe {
+            match (scales, &scale_strides) {
+                (Some(scales), Some(strides)) => {
+                    let [key_scales, value_scales] = [scales.keys, scales.values].map(|view| Arg::from(view.start()));
+                    let strides = Arg::value(strides);
+                    let arguments = (
+                        q,
+                        k,
+                        v,
+                        slopes,
+                        q_starts,
+                        kv_starts,
+                        lengths,
+                        table,
+                        tree,
+                        sinks,
+                        shape,
+                        out,
+                        lse,
+                        key_scales,
+                        value_scales,
+                        strides,
+                    );
+                    kernel.launch(stream, launch, arguments)
+                }
+                _ => {
+                    let arguments = (q, k, v, slopes, q_starts, kv_starts, lengths, table, tree, sinks, shape, out, lse);
+                    kernel.launch(stream, launch, arguments)
+                }
+            }
+        };
+        launched.map_err(launch_error(OP))
     }
 }
 
@@ -373,7 +488,7 @@ fn pointer(view: Option<View<'_>>) -> Arg<'_> {
 /// Checks everything but devices and overlap.
 fn check(
     q: &View<'_>,
-    keys: &KeyValues<'_>,
+    (keys, codes): (&KeyValues<'_>, Option<CacheCodes>),
     options: &AttentionOptions<'_>,
     varlen: Option<&Varlen<'_>>,
     out: &View<'_>,
@@ -383,10 +498,14 @@ fn check(
     if !DTYPES.contains(&dtype) {
         return Err(dtype_error(OP, "queries", dtype, "f32, f16 or bf16"));
     }
-    for (what, view) in [("keys", k), ("values", v), ("result", out)] {
+    let cached = codes.map_or(dtype, CacheCodes::dtype);
+    for (what, view, dtype) in [("keys", k, cached), ("values", v, cached), ("result", out, dtype)] {
         check_same_dtype(OP, what, *view, dtype)?;
     }
     let kv_varlen = varlen.and_then(|varlen| varlen.kv_starts);
+    if kv_varlen.is_some() && codes.is_some() {
+        return Err(bad("kv_starts cannot be combined with a quantized cache"));
+    }
     if kv_varlen.is_some() && (keys.table.is_some() || keys.lengths.is_some()) {
         return Err(bad("kv_starts cannot be combined with a block table or lengths"));
     }
@@ -530,7 +649,7 @@ mod tests {
         let lse = |i: usize| view(&[1, 1, 2], 32 * i, DType::F32);
         let run = |out: usize, lse_at: usize| {
             let keys = KeyValues { keys: part(1), values: part(2), table: None, lengths: None };
-            kernels.attend(&stream, &part(0), &keys, &AttentionOptions::new(1.0), None, part(out), Some(lse(lse_at)))
+            kernels.attend(&stream, &part(0), (&keys, None), &AttentionOptions::new(1.0), None, part(out), Some(lse(lse_at)))
         };
         for (out, lse_at) in [(0, 5), (1, 5), (2, 5), (4, 0), (4, 2), (4, 4)] {
             assert!(matches!(run(out, lse_at), Err(Error::Overlap { .. })), "{out} {lse_at}");

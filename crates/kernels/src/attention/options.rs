@@ -1,8 +1,10 @@
 //! Options that prefill and decode attention share.
 
+use crate::attention::USUAL_HEAD_DIM;
+use crate::common::heads::{HeadStrides, check_shape};
 use crate::error::{Error, Result};
-use crate::kernels::{check_same_dtype, shape_error};
-use crate::view::View;
+use crate::kernels::{check_same_dtype, dtype_error, shape_error};
+use crate::view::{View, ViewMut};
 use crate::{DType, Layout};
 
 /// The keys that a query sees, by their distance from its own position, which counts as seen. As the window sizes of flash-attn, where
@@ -123,4 +125,119 @@ pub struct KeyValues<'a> {
     pub table: Option<View<'a>>,
     /// Number of keys per sequence, `u32` or `i32` of (sequences); all if `None`. Larger values are clamped.
     pub lengths: Option<View<'a>>,
+}
+
+/// Elements of a head that share a scale in a cache of [`CacheCodes::Q8_0`].
+const GROUP: usize = 32;
+
+/// How a quantized KV cache stores an element in a byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheCodes {
+    /// GGUF's `Q8_0`, with codes and scales apart: signed bytes (in views of `u8`), and a scale for each 32 elements of a head.
+    Q8_0,
+    /// `f8e4m3` as OCP defines it, on every device, with a scale for each head of a token.
+    F8E4M3,
+}
+
+impl CacheCodes {
+    /// Returns the element type of the codes.
+    pub fn dtype(self) -> DType {
+        match self {
+            CacheCodes::Q8_0 => DType::U8,
+            CacheCodes::F8E4M3 => DType::F8E4M3,
+        }
+    }
+
+    /// Returns the number of scales of a token's head.
+    pub fn groups(self, head_dim: usize) -> usize {
+        match self {
+            CacheCodes::Q8_0 => head_dim.div_ceil(GROUP),
+            CacheCodes::F8E4M3 => 1,
+        }
+    }
+
+    /// The value of the macro `CODES`.
+    pub(crate) fn constant(self) -> u32 {
+        match self {
+            CacheCodes::Q8_0 => 1,
+            CacheCodes::F8E4M3 => 2,
+        }
+    }
+}
+
+/// Scales of the keys and values of a quantized cache, whose codes are the cache's elements: `f16` of (sequences or blocks, keys, heads,
+/// [`CacheCodes::groups`]), with consecutive groups.
+///
+/// An element is its code times its scale. A group with a value that is not finite has a scale of NaN.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheScales<'a> {
+    /// How elements are stored.
+    pub codes: CacheCodes,
+    /// Scales of the keys.
+    pub keys: View<'a>,
+    /// Scales of the values.
+    pub values: View<'a>,
+}
+
+/// Scales of a quantized cache to append to; see [`CacheScales`].
+#[derive(Debug)]
+pub struct CacheScalesMut<'a> {
+    /// How elements are stored.
+    pub codes: CacheCodes,
+    /// Scales of the keys.
+    pub keys: ViewMut<'a>,
+    /// Scales of the values.
+    pub values: ViewMut<'a>,
+}
+
+impl CacheScalesMut<'_> {
+    /// The same scales, to read.
+    pub(crate) fn as_view(&self) -> CacheScales<'_> {
+        CacheScales { codes: self.codes, keys: self.keys.as_view(), values: self.values.as_view() }
+    }
+}
+
+/// Strides of the scales of keys and values; mirrors `CodeScales` in `codes.cuh`.
+pub(crate) type ScaleStrides = [HeadStrides; 2];
+
+impl<'a> CacheScales<'a> {
+    /// Names and views.
+    pub(crate) fn views(&self) -> [(&'static str, View<'a>); 2] {
+        [("key scales", self.keys), ("value scales", self.values)]
+    }
+
+    /// Checks the scales of a cache that attention reads; returns their strides.
+    pub(crate) fn check_attention(&self, op: &str, keys: &View<'_>, options: &AttentionOptions<'_>) -> Result<ScaleStrides> {
+        let bad = |reason| Error::BadArgument { op: op.to_owned(), reason };
+        if options.tree.is_some() {
+            return Err(bad("a tree mask cannot be combined with a quantized cache".to_owned()));
+        }
+        match keys.layout().shape().last() {
+            Some(&dim) if dim > USUAL_HEAD_DIM => {
+                Err(bad(format!("head_dim {dim} exceeds the limit of quantized caches, {USUAL_HEAD_DIM}")))
+            }
+            _ => self.check(op, keys),
+        }
+    }
+
+    /// Checks the scales of a cache; returns their strides.
+    pub(crate) fn check(&self, op: &str, keys: &View<'_>) -> Result<ScaleStrides> {
+        let codes = self.codes.dtype();
+        if keys.dtype() != codes {
+            return Err(dtype_error(op, "key cache", keys.dtype(), codes.name()));
+        }
+        let mut shape = keys.layout().shape().to_vec();
+        if let Some(dim) = shape.last_mut() {
+            *dim = self.codes.groups(*dim);
+        }
+        for (what, view) in self.views() {
+            check_same_dtype(op, what, view, DType::F16)?;
+            check_shape(op, what, &view, &shape)?;
+            if view.layout().strides().last().is_some_and(|stride| *stride != 1) {
+                let reason = format!("{what}: the last dimension must be contiguous (stride 1)");
+                return Err(Error::BadArgument { op: op.to_owned(), reason });
+            }
+        }
+        Ok([HeadStrides::of(op, &self.keys)?, HeadStrides::of(op, &self.values)?])
+    }
 }

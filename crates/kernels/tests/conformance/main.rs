@@ -14,6 +14,7 @@ mod field;
 mod host;
 mod image;
 mod index;
+mod kv_cache;
 mod matrix;
 mod normalize;
 mod order;

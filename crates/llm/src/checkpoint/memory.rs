@@ -3,7 +3,7 @@
 //! Weights and KV cache have known sizes. Activations are counted: the forward pass runs on meta devices, which allocate nothing.
 
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK_SIZE, Batch, Device, MemoryUse, Precision};
+use warpwave_tensor::{BLOCK_SIZE, Batch, Device, KvCacheType, MemoryUse, Precision};
 use warpwave_weights::Kind;
 
 use super::Checkpoint;
@@ -31,8 +31,8 @@ pub struct MemoryPlan {
     pub weights: Option<Kind>,
     /// Precision of products with quantized weights.
     pub precision: Precision,
-    /// Element type of the KV cache. Default: [`Checkpoint::kv_cache_type`].
-    pub kv_cache: Option<DType>,
+    /// Type of the KV cache. Default: [`Checkpoint::kv_cache_type`].
+    pub kv_cache: Option<KvCacheType>,
     /// The context length in tokens.
     pub context: usize,
     /// Capacity of the KV cache in tokens, of all sequences together. Default: `context`.
@@ -90,7 +90,7 @@ pub(crate) struct StepMemory {
 
 impl StepMemory {
     /// Counts a step of `tokens` on each device of a model without data. Steps of more than [`MAX_COUNTED`] tokens are extrapolated.
-    pub fn count(model: &Model, tokens: usize, kv_cache: DType) -> crate::error::Result<Vec<StepMemory>> {
+    pub fn count(model: &Model, tokens: usize, kv_cache: KvCacheType) -> crate::error::Result<Vec<StepMemory>> {
         let Some(rest) = tokens.checked_sub(MAX_COUNTED).filter(|rest| *rest > 0) else {
             return StepMemory::run(model, tokens.max(1), kv_cache);
         };
@@ -106,7 +106,7 @@ impl StepMemory {
         Ok(grown.collect())
     }
 
-    fn run(model: &Model, tokens: usize, kv_cache: DType) -> crate::error::Result<Vec<StepMemory>> {
+    fn run(model: &Model, tokens: usize, kv_cache: KvCacheType) -> crate::error::Result<Vec<StepMemory>> {
         let blocks = tokens.div_ceil(BLOCK_SIZE);
         let devices: Vec<Device> = model.devices().cloned().collect();
         let caches = (0..devices.len()).map(|number| model.new_cache(number, kv_cache, blocks));
@@ -151,8 +151,15 @@ impl MemoryEstimate {
 
     /// Estimates a device's part of a model: `config` has its heads and feed-forward elements, `weights` are its bytes of weights. `steps` are
     /// the largest step and a decode step.
-    fn new(config: &Config, weights: u64, steps: [StepMemory; 2], device: &Device, plan: &MemoryPlan, kv_cache: DType) -> MemoryEstimate {
-        let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, kv_cache.size()]);
+    fn new(
+        config: &Config,
+        weights: u64,
+        steps: [StepMemory; 2],
+        device: &Device,
+        plan: &MemoryPlan,
+        kv_cache: KvCacheType,
+    ) -> MemoryEstimate {
+        let kv_per_token = product(&[2, config.layers, config.kv_heads, kv_cache.head_bytes(config.head_dim)]);
         let capacity = plan.capacity();
         let kv = kv_per_token.saturating_mul(capacity.checked_next_multiple_of(BLOCK_SIZE).unwrap_or(capacity) as u64);
         let [step, decode] = steps;
@@ -187,11 +194,13 @@ fn activation_type(kind: Kind, gpu: bool) -> DType {
 }
 
 /// See [`Checkpoint::kv_cache_type`].
-pub(crate) fn kv_cache_type(kind: Kind, precision: Precision, gpu: bool) -> DType {
-    match kind {
+pub(crate) fn kv_cache_type(kind: Kind, precision: Precision, gpu: bool) -> KvCacheType {
+    match (kind, activation_type(kind, gpu)) {
         // Rounding K and V costs less accuracy than fast products do, and attention in 16 bits is several times as fast.
-        Kind::Quant(_) if gpu && precision == Precision::Fast => DType::F16,
-        _ => activation_type(kind, gpu),
+        (Kind::Quant(_), _) if gpu && precision == Precision::Fast => KvCacheType::F16,
+        (_, DType::F16) => KvCacheType::F16,
+        (_, DType::Bf16) => KvCacheType::Bf16,
+        _ => KvCacheType::F32,
     }
 }
 
@@ -219,9 +228,9 @@ impl Checkpoint {
         Ok(main_kind(&self.converted(weights)?))
     }
 
-    /// Returns the default element type of the KV cache: on a GPU that of plain 16-bit weights, and `f16` for quantized weights with
+    /// Returns the default type of the KV cache: on a GPU that of plain 16-bit weights, and `f16` for quantized weights with
     /// [`Precision::Fast`]; otherwise `f32`.
-    pub fn kv_cache_type(&self, weights: Option<Kind>, precision: Precision, device: &Device) -> Result<DType> {
+    pub fn kv_cache_type(&self, weights: Option<Kind>, precision: Precision, device: &Device) -> Result<KvCacheType> {
         Ok(kv_cache_type(self.main_kind(weights)?, precision, !device.is_cpu()))
     }
 

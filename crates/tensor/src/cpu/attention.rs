@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 use warpwave_kernels::{AttentionOptions, Window};
 
+use super::cache_codes::{Codes, CodesMut};
 use super::math::{exp, tanh};
 use super::matmul::Out;
 use super::matmul_f32::{Dense, tile, tile_across};
@@ -18,6 +19,8 @@ pub enum Cache<'a> {
     F16(&'a [f16]),
     /// `bf16`.
     Bf16(&'a [bf16]),
+    /// Quantized.
+    Codes(Codes<'a>),
 }
 
 /// A mutable [`Cache`].
@@ -83,17 +86,74 @@ pub fn append(cache: CacheMut<'_>, block: usize, table: &[u32], start: usize, ro
     }
 }
 
-pub(super) fn append_to<D: Dense>(cache: &mut [D], block: usize, table: &[u32], start: usize, row: usize, x: &[f32]) {
+/// The slots of rows, each with its elements.
+fn slots<'a>(block: usize, table: &'a [u32], start: usize, row: usize, x: &'a [f32]) -> impl Iterator<Item = (usize, &'a [f32])> {
     assert!(x.is_empty() || x.len().is_multiple_of(row), "expected rows of {row} elements, got {} elements in total", x.len());
-    if row == 0 {
-        return;
+    let place = move |i: usize| table[(start + i) / block] as usize * block + (start + i) % block;
+    x.chunks_exact(row.max(1)).enumerate().map(move |(i, x)| (place(i), x))
+}
+
+pub(super) fn append_codes(cache: &mut CodesMut<'_>, dim: usize, block: usize, table: &[u32], start: usize, row: usize, x: &[f32]) {
+    for (slot, x) in slots(block, table, start, row, x) {
+        x.chunks_exact(dim.max(1)).enumerate().for_each(|(head, x)| cache.put(slot * (row / dim) + head, x));
     }
-    for (i, x) in x.chunks_exact(row).enumerate() {
-        let position = start + i;
-        let slot = table[position / block] as usize * block + position % block;
+}
+
+pub(super) fn append_to<D: Dense>(cache: &mut [D], block: usize, table: &[u32], start: usize, row: usize, x: &[f32]) {
+    for (slot, x) in slots(block, table, start, row, x) {
         for (to, x) in cache[slot * row..][..row].iter_mut().zip(x) {
             *to = D::from_f32(*x);
         }
+    }
+}
+
+/// Where attention reads keys or values.
+trait Source: Copy + Sync {
+    type Element: Dense;
+    /// The elements, if they can be read in place.
+    fn in_place(&self) -> Option<&[Self::Element]>;
+    fn prefetch<S: Simd>(&self, at: usize, dim: usize);
+    /// Converts a head's elements, from element `at`.
+    fn load<S: Simd>(&self, at: usize, to: &mut [f32]);
+}
+
+impl<D: Dense> Source for &[D] {
+    type Element = D;
+    #[inline(always)]
+    fn in_place(&self) -> Option<&[D]> {
+        Some(self)
+    }
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, at: usize, dim: usize) {
+        S::prefetch(bytemuck::cast_slice(&self[at..][..dim]));
+    }
+    #[inline(always)]
+    fn load<S: Simd>(&self, at: usize, to: &mut [f32]) {
+        let dim = to.len();
+        let (from, last) = self[at..][..dim].as_chunks::<LANES>();
+        let (to, rest) = to.as_chunks_mut::<LANES>();
+        for (to, from) in to.iter_mut().zip(from) {
+            S::store(D::lanes::<S>(from), to);
+        }
+        for (to, from) in rest.iter_mut().zip(last) {
+            *to = from.to_f32();
+        }
+    }
+}
+
+impl Source for Codes<'_> {
+    type Element = f32;
+    #[inline(always)]
+    fn in_place(&self) -> Option<&[f32]> {
+        None
+    }
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, at: usize, dim: usize) {
+        S::prefetch(&self.codes[at..][..dim]);
+    }
+    #[inline(always)]
+    fn load<S: Simd>(&self, at: usize, to: &mut [f32]) {
+        self.get(at, to);
     }
 }
 
@@ -150,14 +210,15 @@ pub fn attention_with(
         (Cache::F32(keys), Cache::F32(values)) => attend(q, keys, values, sequences, heads, extras, out),
         (Cache::F16(keys), Cache::F16(values)) => attend(q, keys, values, sequences, heads, extras, out),
         (Cache::Bf16(keys), Cache::Bf16(values)) => attend(q, keys, values, sequences, heads, extras, out),
+        (Cache::Codes(keys), Cache::Codes(values)) => attend(q, keys, values, sequences, heads, extras, out),
         _ => panic!("keys and values have different types"),
     }
 }
 
-fn attend<D: Dense>(
+fn attend<C: Source>(
     q: &[f32],
-    keys: &[D],
-    values: &[D],
+    keys: C,
+    values: C,
     sequences: &[Sequence<'_>],
     heads: &Heads,
     extras: &AttentionExtras<'_>,
@@ -186,10 +247,10 @@ fn attend<D: Dense>(
 }
 
 /// Attention of some queries of a sequence with one KV head.
-struct Task<'a, D> {
+struct Task<'a, C> {
     q: &'a [f32],
-    keys: &'a [D],
-    values: &'a [D],
+    keys: C,
+    values: C,
     sequence: &'a Sequence<'a>,
     heads: &'a Heads,
     extras: &'a AttentionExtras<'a>,
@@ -227,7 +288,7 @@ struct Mask {
     draft: usize,
 }
 
-impl<D: Dense> Kernel for Task<'_, D> {
+impl<C: Source> Kernel for Task<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -240,7 +301,19 @@ impl<D: Dense> Kernel for Task<'_, D> {
         let mut all: Vec<Rows> = (0..rows).step_by(LANES).map(|r| self.rows(position, r, LANES.min(rows - r))).collect();
         let mut scores = vec![[0.0; LANES]; KEYS];
         let few = rows <= FEW_ROWS;
-        let mut keys = vec![0.0; if few { 0 } else { KEYS * dim }];
+        let in_place = if few { self.keys.in_place().zip(self.values.in_place()) } else { None };
+        let mut keys = vec![0.0; if in_place.is_some() { 0 } else { KEYS * dim }];
+        // With few rows the values, else one of them.
+        let mut row_values = vec![
+            0.0;
+            if in_place.is_some() {
+                0
+            } else if few {
+                KEYS * dim
+            } else {
+                padded
+            }
+        ];
         // Panels of 16 columns of all values.
         let mut values = vec![[0.0; LANES]; if few { 0 } else { padded / LANES * PANEL_STRIDE }];
         let key_count = self.sequence.keys;
@@ -263,36 +336,37 @@ impl<D: Dense> Kernel for Task<'_, D> {
                 for i in 0..run {
                     let (j, at) = (done + i, at + i * stride);
                     if let Some(later) = later {
-                        S::prefetch(bytemuck::cast_slice(&self.keys[later + i * stride..][..dim]));
-                        S::prefetch(bytemuck::cast_slice(&self.values[later + i * stride..][..dim]));
+                        self.keys.prefetch::<S>(later + i * stride, dim);
+                        self.values.prefetch::<S>(later + i * stride, dim);
                     }
                     offsets[j] = at;
-                    if few {
+                    if in_place.is_some() {
                         continue;
                     }
-                    let (from, last) = self.keys[at..][..dim].as_chunks::<LANES>();
-                    let (to, rest) = keys[j * dim..][..dim].as_chunks_mut::<LANES>();
-                    for (to, from) in to.iter_mut().zip(from) {
-                        S::store(D::lanes::<S>(from), to);
+                    self.keys.load::<S>(at, &mut keys[j * dim..][..dim]);
+                    if few {
+                        offsets[j] = j * dim;
+                        self.values.load::<S>(at, &mut row_values[j * dim..][..dim]);
+                        continue;
                     }
-                    for (to, from) in rest.iter_mut().zip(last) {
-                        *to = from.to_f32();
-                    }
-                    let (from, last) = self.values[at..][..dim].as_chunks::<LANES>();
-                    for (g, from) in from.iter().enumerate() {
-                        S::store(D::lanes::<S>(from), &mut values[g * PANEL_STRIDE + j]);
-                    }
-                    for (to, from) in values[dim / LANES * PANEL_STRIDE..].iter_mut().skip(j).take(1).flatten().zip(last) {
-                        *to = from.to_f32();
+                    self.values.load::<S>(at, &mut row_values[..dim]);
+                    for (g, from) in row_values.as_chunks::<LANES>().0.iter().enumerate() {
+                        S::store(S::load(from), &mut values[g * PANEL_STRIDE + j]);
                     }
                 }
                 done += run;
             }
             if few {
                 let (own, offsets, scores) = (&mut all[0], &offsets[..count], &mut scores[..count]);
-                self.few_scores::<S>(own, offsets, scores);
+                match in_place {
+                    Some((keys, _)) => few_scores::<S, C::Element>(keys, own, offsets, scores),
+                    None => few_scores::<S, f32>(&keys, own, offsets, scores),
+                }
                 let factors = online_softmax(own, scores, start, mask, self.heads.soft_cap);
-                self.few_mix::<S>(own, offsets, scores, &factors);
+                match in_place {
+                    Some((_, values)) => few_mix::<S, C::Element>(values, own, offsets, scores, &factors),
+                    None => few_mix::<S, f32>(&row_values, own, offsets, scores, &factors),
+                }
                 continue;
             }
             for (g, own) in all.iter_mut().enumerate() {
@@ -331,75 +405,12 @@ impl<D: Dense> Kernel for Task<'_, D> {
 /// Up to this many rows, keys and values are read in place instead of through panels.
 const FEW_ROWS: usize = 8;
 
-impl<D: Dense> Task<'_, D> {
+impl<C: Source> Task<'_, C> {
     /// The offset of a key, by its index in the block table and in the block.
     #[inline(always)]
     fn offset(&self, page: usize, index: usize) -> usize {
         let Heads { kv_heads, dim, block, .. } = *self.heads;
         ((self.sequence.table[page] as usize * block + index) * kv_heads + self.head) * dim
-    }
-
-    /// Scores of keys with few rows, four at a time. The remainder of head_dim is a separate loop: its conversions may be function calls,
-    /// which would spill the accumulators.
-    #[inline(always)]
-    fn few_scores<S: Simd>(&self, own: &Rows, offsets: &[usize], scores: &mut [[f32; LANES]]) {
-        let dim = self.heads.dim;
-        let whole = dim / LANES * LANES;
-        for (lane, q) in own.rows.chunks_exact(4 * dim).enumerate() {
-            let each: [&[[f32; LANES]]; 4] = std::array::from_fn(|t| q[t * dim..][..whole].as_chunks().0);
-            for (at, scores) in offsets.iter().zip(&mut *scores) {
-                let sums = few_products::<S, D, 4>(self.keys[*at..][..whole].as_chunks().0, each);
-                unrolled!(4, |t| {
-                    scores[4 * lane + t] = S::sum(sums[t]);
-                });
-            }
-            if whole < dim {
-                for (at, scores) in offsets.iter().zip(&mut *scores) {
-                    for (score, q) in scores[4 * lane..].iter_mut().zip(q.chunks_exact(dim)) {
-                        let parts = q[whole..].iter().zip(&self.keys[at + whole..]);
-                        *score += parts.map(|(q, key)| q * key.to_f32()).sum::<f32>();
-                    }
-                }
-            }
-        }
-    }
-
-    /// Adds values weighted by the scores of few rows.
-    #[inline(always)]
-    fn few_mix<S: Simd>(&self, own: &mut Rows, offsets: &[usize], scores: &[[f32; LANES]], factors: &[f32; LANES]) {
-        let (dim, padded) = (self.heads.dim, self.heads.dim.next_multiple_of(LANES));
-        let whole = dim / LANES * LANES;
-        for (lane, sums) in own.sums.chunks_exact_mut(4 * padded).enumerate() {
-            let lane = 4 * lane;
-            for from in (0..whole).step_by(LANES) {
-                let more = self.few_sums::<S, 4>(offsets, scores, from, lane);
-                unrolled!(4, |t| {
-                    if let Some(sums) = sums[t * padded + from..].first_chunk_mut() {
-                        let total = S::fma(S::load(sums), S::splat(factors[lane + t]), more[t]);
-                        S::store(total, sums);
-                    }
-                });
-            }
-            for (t, sums) in sums.chunks_exact_mut(padded).enumerate() {
-                for (i, sum) in sums[whole..dim].iter_mut().enumerate() {
-                    let parts = offsets.iter().zip(scores).map(|(at, scores)| scores[lane + t] * self.values[at + whole + i].to_f32());
-                    *sum = *sum * factors[lane + t] + parts.sum::<f32>();
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn few_sums<S: Simd, const T: usize>(&self, offsets: &[usize], scores: &[[f32; LANES]], from: usize, lane: usize) -> [S::F; T] {
-        let mut sums = [S::splat(0.0); T];
-        for (at, scores) in offsets.iter().zip(scores) {
-            let (value, scores) = (&self.values[at + from..][..LANES].as_chunks().0[0], &scores[lane..lane + T]);
-            let value = D::lanes::<S>(value);
-            unrolled!(T, |t| {
-                sums[t] = S::fma(value, S::splat(scores[t]), sums[t]);
-            });
-        }
-        sums
     }
 
     /// The initial state of query rows.
@@ -428,6 +439,75 @@ impl<D: Dense> Task<'_, D> {
             }),
         }
     }
+}
+
+/// Scores of keys with few rows, four at a time. The remainder of head_dim is a separate loop: its conversions may be function calls,
+/// which would spill the accumulators.
+#[inline(always)]
+fn few_scores<S: Simd, D: Dense>(keys: &[D], own: &Rows, offsets: &[usize], scores: &mut [[f32; LANES]]) {
+    let dim = own.q.len();
+    let whole = dim / LANES * LANES;
+    for (lane, q) in own.rows.chunks_exact(4 * dim).enumerate() {
+        let each: [&[[f32; LANES]]; 4] = std::array::from_fn(|t| q[t * dim..][..whole].as_chunks().0);
+        for (at, scores) in offsets.iter().zip(&mut *scores) {
+            let sums = few_products::<S, D, 4>(keys[*at..][..whole].as_chunks().0, each);
+            unrolled!(4, |t| {
+                scores[4 * lane + t] = S::sum(sums[t]);
+            });
+        }
+        if whole < dim {
+            for (at, scores) in offsets.iter().zip(&mut *scores) {
+                for (score, q) in scores[4 * lane..].iter_mut().zip(q.chunks_exact(dim)) {
+                    let parts = q[whole..].iter().zip(&keys[at + whole..]);
+                    *score += parts.map(|(q, key)| q * key.to_f32()).sum::<f32>();
+                }
+            }
+        }
+    }
+}
+
+/// Adds values weighted by the scores of few rows.
+#[inline(always)]
+fn few_mix<S: Simd, D: Dense>(values: &[D], own: &mut Rows, offsets: &[usize], scores: &[[f32; LANES]], factors: &[f32; LANES]) {
+    let (dim, padded) = (own.q.len(), own.q.len().next_multiple_of(LANES));
+    let whole = dim / LANES * LANES;
+    for (lane, sums) in own.sums.chunks_exact_mut(4 * padded).enumerate() {
+        let lane = 4 * lane;
+        for from in (0..whole).step_by(LANES) {
+            let more = few_sums::<S, D, 4>(values, offsets, scores, from, lane);
+            unrolled!(4, |t| {
+                if let Some(sums) = sums[t * padded + from..].first_chunk_mut() {
+                    let total = S::fma(S::load(sums), S::splat(factors[lane + t]), more[t]);
+                    S::store(total, sums);
+                }
+            });
+        }
+        for (t, sums) in sums.chunks_exact_mut(padded).enumerate() {
+            for (i, sum) in sums[whole..dim].iter_mut().enumerate() {
+                let parts = offsets.iter().zip(scores).map(|(at, scores)| scores[lane + t] * values[at + whole + i].to_f32());
+                *sum = *sum * factors[lane + t] + parts.sum::<f32>();
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn few_sums<S: Simd, D: Dense, const T: usize>(
+    values: &[D],
+    offsets: &[usize],
+    scores: &[[f32; LANES]],
+    from: usize,
+    lane: usize,
+) -> [S::F; T] {
+    let mut sums = [S::splat(0.0); T];
+    for (at, scores) in offsets.iter().zip(scores) {
+        let (value, scores) = (&values[at + from..][..LANES].as_chunks().0[0], &scores[lane..lane + T]);
+        let value = D::lanes::<S>(value);
+        unrolled!(T, |t| {
+            sums[t] = S::fma(value, S::splat(scores[t]), sums[t]);
+        });
+    }
+    sums
 }
 
 #[inline(always)]

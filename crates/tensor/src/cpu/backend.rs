@@ -5,18 +5,20 @@ use std::borrow::Cow;
 use half::{bf16, f16};
 use warpwave_kernels::{Binary, Conv, DType, Distribution, Glu, Layout, PadMode, Philox, Quant, Reduce, Routing, Scalar, Unary};
 
-use super::attention::{AttentionExtras, Cache, Heads, Sequence, append_to};
+use super::attention::{AttentionExtras, Cache, Heads, Sequence, append_codes, append_to};
+use super::cache_codes::{Codes, CodesMut};
 use super::elementwise::{self, Float};
 use super::matmul::Matrix;
 use super::matmul_f32::Dense;
 use super::values::{self, Values, floats, ints};
 use super::{Interleaved, Precision, gemm, index, moe, ops, sort};
 use crate::backend::{
-    AttentionArgs, Backend, Bins, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage, WeightFormat, Weights,
+    AttentionArgs, Backend, Bins, CacheOperands, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage,
+    WeightFormat, Weights,
 };
 use crate::device::check_host_memory;
 use crate::error::{Result, wrong_device, wrong_type};
-use crate::kv_cache::BLOCK_SIZE;
+use crate::kv_cache::{BLOCK_SIZE, cache_codes};
 
 /// The host's processor.
 pub(crate) struct Cpu;
@@ -62,9 +64,12 @@ fn weights<'a>(weights: &Weights<'a>) -> Result<Matrix<'a>> {
     })
 }
 
-fn cache<'a>(blocks: &Operand<'a>) -> Result<Cache<'a>> {
+fn cache<'a>(blocks: &Operand<'a>, scales: Option<&Operand<'a>>) -> Result<Cache<'a>> {
     fn elements<'a, T: bytemuck::Pod>(blocks: &Operand<'a>) -> Result<&'a [T]> {
         Ok(&values::memory(blocks.storage)?[..blocks.layout.len()])
+    }
+    if let Some(scales) = scales {
+        return Ok(Cache::Codes(Codes { kind: cache_codes(blocks.dtype), codes: elements(blocks)?, scales: elements(scales)? }));
     }
     Ok(match blocks.dtype {
         DType::F32 => Cache::F32(elements(blocks)?),
@@ -74,7 +79,7 @@ fn cache<'a>(blocks: &Operand<'a>) -> Result<Cache<'a>> {
 }
 
 /// Writes rows to slots of a cache.
-fn append_rows(x: &[f32], row: usize, slots: &[i64], cache: &mut OperandMut<'_>) -> Result<()> {
+fn append_rows(x: &[f32], row: usize, slots: &[i64], cache: &mut OperandMut<'_>, scales: Option<&mut OperandMut<'_>>) -> Result<()> {
     fn each<D: Dense>(x: &[f32], row: usize, slots: &[i64], cache: &mut OperandMut<'_>) -> Result<()> {
         values::update::<D>(cache, |cache| {
             for (slot, x) in slots.iter().zip(x.chunks_exact(row.max(1))) {
@@ -83,6 +88,15 @@ fn append_rows(x: &[f32], row: usize, slots: &[i64], cache: &mut OperandMut<'_>)
             }
             Ok(())
         })
+    }
+    if let Some(scales) = scales {
+        let (kind, dim) = (cache_codes(cache.dtype), cache.layout.shape()[3]);
+        let (codes, scales) = (values::memory_mut(cache.storage)?, values::memory_mut(scales.storage)?);
+        let mut codes = CodesMut { kind, codes, scales };
+        for (slot, x) in slots.iter().zip(x.chunks_exact(row.max(1))) {
+            append_codes(&mut codes, dim, 1, &[*slot as u32], 0, row, x);
+        }
+        return Ok(());
     }
     match cache.dtype {
         DType::F32 => each::<f32>(x, row, slots, cache),
@@ -485,15 +499,12 @@ impl Backend for Cpu {
         Values::F64(heads).store(x)
     }
 
-    fn append(
-        &self,
-        [keys, values]: [&Operand<'_>; 2],
-        slots: &Operand<'_>,
-        [key_cache, value_cache]: [&mut OperandMut<'_>; 2],
-    ) -> Result<()> {
+    fn append(&self, [keys, values]: [&Operand<'_>; 2], slots: &Operand<'_>, cache: CacheOperands<'_, '_>) -> Result<()> {
         let (slots, row) = (ints(slots)?, keys.layout.shape()[1..].iter().product());
-        append_rows(&floats(keys)?, row, &slots, key_cache)?;
-        append_rows(&floats(values)?, row, &slots, value_cache)
+        let [key_scales, value_scales] = cache.scales.map_or([None, None], |scales| scales.map(Some));
+        let [key_cache, value_cache] = cache.elements;
+        append_rows(&floats(keys)?, row, &slots, key_cache, key_scales)?;
+        append_rows(&floats(values)?, row, &slots, value_cache, value_scales)
     }
 
     fn rope_append(
@@ -512,8 +523,8 @@ impl Backend for Cpu {
         let mut rotated = floats(keys)?.into_owned();
         rotate(rope, keys.layout.shape(), &mut rotated)?;
         let (slots, row) = (ints(slots)?, keys.layout.shape()[1..].iter().product());
-        append_rows(&rotated, row, &slots, key_cache)?;
-        append_rows(&floats(values)?, row, &slots, value_cache)
+        append_rows(&rotated, row, &slots, key_cache, None)?;
+        append_rows(&floats(values)?, row, &slots, value_cache, None)
     }
 
     fn attention_types(&self, _: DType, _: DType, _: bool) -> [DType; 2] {
@@ -547,7 +558,8 @@ impl Backend for Cpu {
         };
         let extras = AttentionExtras { sinks: sinks.as_deref(), tree: tree.as_deref() };
         values::write::<f32>(out, |out| {
-            let (keys, values) = (cache(&keys)?, cache(&values)?);
+            let [key_scales, value_scales] = args.scales.as_ref().map_or([None, None], |scales| scales.each_ref().map(Some));
+            let (keys, values) = (cache(&keys, key_scales)?, cache(&values, value_scales)?);
             super::attention::attention_with(&queries, keys, values, &sequences, &heads, &extras, out);
             Ok(())
         })

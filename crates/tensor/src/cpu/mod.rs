@@ -6,6 +6,7 @@
 
 mod attention;
 mod backend;
+mod cache_codes;
 mod conv;
 mod dense_attention;
 mod elementwise;
@@ -32,6 +33,7 @@ mod x86;
 
 pub use attention::{AttentionExtras, Cache, CacheMut, Heads, Sequence, append, attention, attention_with};
 pub(crate) use backend::Cpu;
+pub use cache_codes::Codes;
 pub use interleaved::Interleaved;
 pub use matmul::{Matrix, Precision, embedding, matmul};
 pub use ops::{add, argmax, glu, glu_rows, log_sum_exp, rms_norm, rms_norm_in_place, rope, rope_tables, scale, soft_cap, softmax};

@@ -18,7 +18,7 @@ pub(super) fn memory<T: Pod>(storage: &Storage) -> Result<&[T]> {
     }
 }
 
-fn memory_mut<T: Pod>(storage: &mut Storage) -> Result<&mut [T]> {
+pub(super) fn memory_mut<T: Pod>(storage: &mut Storage) -> Result<&mut [T]> {
     match storage {
         Storage::Cpu(words) => Ok(bytemuck::cast_slice_mut(words)),
         other => Err(wrong_device("write", "the tensor", other.kind(), "cpu")),
@@ -251,21 +251,21 @@ fn to_odd(value: f64) -> f32 {
 
 /// An fp8 format: mantissa bits, exponent bias, the bits of its largest number, and whether it has infinities.
 #[derive(Clone, Copy)]
-struct Fp8 {
+pub(super) struct Fp8 {
     mantissa: i32,
     bias: i32,
     largest: u8,
     infinities: bool,
 }
 
-fn fp8_format(dtype: DType) -> Fp8 {
+pub(super) fn fp8_format(dtype: DType) -> Fp8 {
     match dtype {
         DType::F8E4M3 => Fp8 { mantissa: 3, bias: 7, largest: 0x7e, infinities: false },
         _ => Fp8 { mantissa: 2, bias: 15, largest: 0x7b, infinities: true },
     }
 }
 
-fn fp8_to_f32(bits: u8, format: Fp8) -> f32 {
+pub(super) fn fp8_to_f32(bits: u8, format: Fp8) -> f32 {
     let Fp8 { mantissa, bias, largest, infinities } = format;
     let (sign, size) = (if bits & 0x80 == 0 { 1.0 } else { -1.0 }, bits & 0x7f);
     if size > largest {
@@ -277,7 +277,7 @@ fn fp8_to_f32(bits: u8, format: Fp8) -> f32 {
 }
 
 /// Rounds to nearest even; what is too large saturates, infinities too.
-fn f64_to_fp8(value: f64, format: Fp8) -> u8 {
+pub(super) fn f64_to_fp8(value: f64, format: Fp8) -> u8 {
     if value.is_nan() {
         return 0x7f;
     }

@@ -210,7 +210,7 @@ pub fn attention(context: &mut Context<'_>) {
         let tokens = all.token_ids.len();
         let ((keys, key_reference), (values, value_reference)) = (context.input(&[25, KV_HEADS, DIM]), context.input(&[25, KV_HEADS, DIM]));
         let (query, query_reference) = context.input_within(&[tokens, HEADS, DIM], 1.0);
-        let mut cache = KvCache::new(device, dtype, 1, 4, KV_HEADS, DIM).unwrap();
+        let mut cache = KvCache::new(device, dtype.name().parse().unwrap(), 1, 4, KV_HEADS, DIM).unwrap();
         cache.append(0, &keys, &values, &Batch::new(&earlier, device).unwrap()).unwrap();
         let batch = Batch::new(&all, device).unwrap();
         let windows = [Window::CAUSAL, Window::sliding(4), Window { left: Some(3), right: Some(1) }, Window { left: None, right: Some(2) }];
