@@ -67,7 +67,14 @@ __device__ inline u32 multiply_halves(u32 a, u32 b) {
     return __builtin_bit_cast(u32, __builtin_bit_cast(TwoHalves, a) * __builtin_bit_cast(TwoHalves, b));
 }
 __device__ inline u32 multiply_add_halves(u32 a, u32 b, u32 c) {
+#if !__has_builtin(__builtin_elementwise_fma)
+    // Older compilers have it for single elements.
+    const TwoHalves x = __builtin_bit_cast(TwoHalves, a), y = __builtin_bit_cast(TwoHalves, b), z = __builtin_bit_cast(TwoHalves, c);
+    const TwoHalves sums = {(_Float16)__builtin_fmaf16(x[0], y[0], z[0]), (_Float16)__builtin_fmaf16(x[1], y[1], z[1])};
+    return __builtin_bit_cast(u32, sums);
+#else
     return __builtin_bit_cast(u32, __builtin_elementwise_fma(__builtin_bit_cast(TwoHalves, a), __builtin_bit_cast(TwoHalves, b), __builtin_bit_cast(TwoHalves, c)));
+#endif
 }
 #else
 __device__ inline u32 subtract_halves(u32 a, u32 b) {

@@ -70,7 +70,8 @@ impl Quantized {
 fn step(kind: CacheCodes, x: f64, largest: f64) -> f64 {
     match kind {
         // The scale is rounded to f16 after the codes are computed; below 2^-14 it loses bits.
-        CacheCodes::Q8_0 => largest * (0.5 / 127.0 + 2f64.powi(-11)) + 127.0 * 2f64.powi(-25),
+        // The scale is computed in `f32`.
+        CacheCodes::Q8_0 => largest * (0.5 / 127.0 + 2f64.powi(-11)) * (1.0 + 2f64.powi(-20)) + 127.0 * 2f64.powi(-25),
         CacheCodes::F8E4M3 => {
             let scale = (largest / 448.0).max(2f64.powi(-14)) * (1.0 + 2f64.powi(-11));
             (x.abs() * 2f64.powi(-4)).max(scale * 2f64.powi(-10)) * (1.0 + 2f64.powi(-10)) + (x.abs() - 448.0 * scale).max(0.0)

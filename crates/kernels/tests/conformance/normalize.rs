@@ -173,7 +173,9 @@ fn reference(
                 // Its slope is at most 1.1. Where it is a kernel of its own, its input is rounded.
                 let off = off + rounding * (value + bias(i)).abs();
                 let silu = (value + bias(i)) / (1.0 + (-value - bias(i)).exp());
-                (silu, 1.1 * off + step * (16.0 * close * silu.abs() + close))
+                // The result may be rounded in the next binade.
+                let next = rounding * silu.abs();
+                (silu, 1.1 * off + next + step * (16.0 * close * silu.abs() + close))
             };
             x.iter().enumerate().map(one).collect()
         }
