@@ -12,7 +12,7 @@ use crate::model::{Conditioning, Extra, Model, Tokens};
 
 /// On GPUs: code of kernels, workspace of the matrix library, and what a captured graph needs beside its tensors.
 const CODE: u64 = 160 << 20;
-/// The pool of a GPU holds up to 4 % more than what is in use at most.
+/// A share of 4 % for unused memory in the pool of a GPU. It holds more while there is free memory.
 const POOL_SHARE: u64 = 25;
 
 /// Memory that a model and a request need, in bytes. See [`Checkpoint::memory`].

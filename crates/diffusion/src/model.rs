@@ -292,7 +292,8 @@ impl Model {
             }
         }
         self.changed = all.networks();
-        self.loras = Some(all);
+        // Networks that stay loaded have them in their weights.
+        self.loras = self.text.iter().any(|text| matches!(text, Held::OnDemand)).then_some(all);
         Ok(())
     }
 }
